@@ -41,3 +41,22 @@ def test_a_hook_dies_with_its_process_and_is_asked_again_by_the_next_one(tmp_pat
     assert (machine.workspace / "ran").read_text() == "ran\n"
     assert len(pids.read_text().split()) == 2
     assert json.loads((tmp_path / "seen").read_text())["arguments"] == {"command": "echo ran >> ran"}
+
+
+@pytest.mark.requirement("S4")
+def test_a_program_that_only_listens_needs_no_answer_and_its_failure_is_said(tmp_path: Path) -> None:
+    machine = make_machine(tmp_path)
+    machine.configure(
+        f'[hooks.log]\non = ["run_end"]\ncommand = ["tee", "-a", "{tmp_path}/log"]\n'
+        '[hooks.quiet]\non = ["after_model"]\ncommand = ["true"]\n'
+        '[hooks.odd]\non = ["after_model"]\ncommand = ["false"]\n'
+    )
+    done = machine.holdfast("run", "Go.", "-m", machine.script([{"text": "Done."}]))
+    assert (done.code, done.out.strip()) == (0, "Done.")
+    assert json.loads((tmp_path / "log").read_text())["status"] == "done"
+    ended = [each["body"] for each in machine.events("last") if each["type"] == "HookEnded"]
+    assert {each["hook"]: each["status"] for each in ended} == {"log": "ok", "quiet": "ok", "odd": "failed"}
+    assert (
+        "hook:odd (after_model): the hook failed: its exit code was 1."
+        in machine.holdfast("show", "last").out
+    )

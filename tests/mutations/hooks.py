@@ -103,7 +103,7 @@ HOOKS = (
     Mutation(
         "a hook that is only told may end the run",
         "core/hooking.py",
-        "    return event in _ASKED\n",
+        "    return event in DECIDED\n",
         "    return True\n",
         _SESSIONS,
     ),

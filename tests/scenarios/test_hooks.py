@@ -89,9 +89,9 @@ def test_hooks_are_told_of_everything_that_happens(stage: Stage) -> None:
     whole = run(stage, ALL_EVENTS)
     told = heard(whole.world.workspace)
     assert [(each["event"], each.get("call") or each.get("request") or each.get("turn")) for each in told] == [
-        ("after_model", "m1"), ("after_tool", "t1.c1"), ("after_tool", "t1.c2"), ("turn_end", None),
-        ("after_model", "m2"), ("approval", "t2.c1"), ("after_tool", "t2.c1"), ("turn_end", None),
-        ("after_model", "m3"), ("turn_end", None), ("run_end", None),
+        ("after_model", "m1"), ("after_tool", "t1.c1"), ("after_tool", "t1.c2"), ("turn_end", 1),
+        ("after_model", "m2"), ("approval", "t2.c1"), ("after_tool", "t2.c1"), ("turn_end", 2),
+        ("after_model", "m3"), ("turn_end", 3), ("run_end", None),
     ]  # fmt: skip
     assert told[1]["tool"] == "look"
     assert told[1]["arguments"] == {"name": "x"}

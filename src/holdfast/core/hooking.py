@@ -14,11 +14,10 @@ from msgspec.structs import replace
 from holdfast.core.hooked import NOTHING, Hooking, Occurred
 from holdfast.core.state import Done, State, is_complete
 from holdfast.protocol import events as e
-from holdfast.protocol.hooks import Hook, HookEvent, hooks_on
+from holdfast.protocol.hooks import DECIDED, Hook, HookEvent, hooks_on
 
 MOST_DUE = 64
 """With so much left to tell, the next request waits."""
-_ASKED: frozenset[HookEvent] = frozenset(("run_start", "before_model", "before_compaction"))
 
 
 # --- the fold -----------------------------------------------------------------------------------
@@ -146,9 +145,9 @@ def asking(state: State, next_key: str) -> tuple[Hook, Occurred] | None:
     return (named[0], occurred) if named else None
 
 
-def is_held_up(state: State) -> bool:
-    """Return whether the next request waits, because hooks have too much to hear."""
-    return len(state.hooking.told) >= MOST_DUE
+def delays(state: State, next_key: str) -> bool:
+    """Return whether the next request waits: a hook is asked before it, or hooks have too much to hear."""
+    return asking(state, next_key) is not None or len(state.hooking.told) >= MOST_DUE
 
 
 def may_compact(state: State, key: str) -> bool:
@@ -159,4 +158,4 @@ def may_compact(state: State, key: str) -> bool:
 
 def is_asked(event: HookEvent) -> bool:
     """Return whether a hook decides about this event. Of all others it is only told."""
-    return event in _ASKED
+    return event in DECIDED

@@ -138,14 +138,11 @@ def _of_work(state: State, run: Run, now: Phase) -> list[Action]:
             # No wall timer here: the driver's clock stops while the session backs off or waits for people.
             return [Wait("retry", state.models.retry_at_ms)]
         case "preparing":
-            asked = hooking.asking(state, next_key(state)) if _has_hooks(state) else None
-            if asked is not None:
-                return [_hook(*asked), *_wall(state, run)]
+            if state.settings is not None and state.settings.policy.hooks:
+                asked = hooking.asking(state, next_key(state))
+                if asked is not None:
+                    return [_hook(*asked), *_wall(state, run)]
             return [*_requests(state, run), *_wall(state, run)]
-
-
-def _has_hooks(state: State) -> bool:
-    return state.settings is not None and bool(state.settings.policy.hooks)
 
 
 def _hook(hook: Hook, occurred: Occurred) -> RunHook:
@@ -169,7 +166,8 @@ def _requests(state: State, run: Run) -> list[Action]:
     # The request did not fit beside a side call. When that call ends, `is_short` is gone, and it is tried again.
     if state.models.is_short:
         return []
-    if _has_hooks(state) and (hooking.is_held_up(state) or hooking.asking(state, next_key(state))):
+    settings = state.settings
+    if settings is not None and settings.policy.hooks and hooking.delays(state, next_key(state)):
         return []
     basis = (state.settings, state.unsaid, run.number, state.compaction.seq)
     return [PrepareRequest(next_key(state), bool(run.landing), basis)]

@@ -16,7 +16,7 @@ from holdfast.context.clip import clean
 from holdfast.extensions.factories import Factories
 from holdfast.extensions.hook_commands import HookFailed
 from holdfast.extensions.hook_functions import FunctionHook
-from holdfast.protocol.hooks import REASON_CHARS, Hook, HookAnswer, HookSource, Occasion, failure_of
+from holdfast.protocol.hooks import DECIDED, REASON_CHARS, Hook, HookAnswer, HookSource, Occasion, failure_of
 from holdfast.protocol.ports import Check
 from holdfast.protocol.untrusted import decode_untrusted
 from holdfast.redact import Redactor
@@ -82,7 +82,8 @@ class ConfiguredHooks:
         try:
             source = self._source(hook)
             way = self._ways.get(hook.name, self._commands)
-            answer = answer_from(await way.answer(source, occasion, check))
+            told = await way.answer(source, occasion, check)
+            answer = answer_from(told) if occasion.event in DECIDED else HookAnswer()
         except HookFailed as error:
             answer = failure_of(hook, str(error))
         reason = clean(self._redact(answer.reason[:REASON_CHARS], is_cut=True))

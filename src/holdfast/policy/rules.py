@@ -297,9 +297,9 @@ def steering_files(facts: Facts) -> Decision | None:
 
 def hook_programs(facts: Facts) -> Decision | None:
     """Deny writing what a hook runs: the next hook would run it with the user's permissions, and nobody is asked."""
-    files = [file for hook in facts.policy.hooks for file in hook.files]
-    if not files:
+    if not facts.policy.hooks:
         return None
+    files = [file for hook in facts.policy.hooks for file in hook.files]
     for path in (*facts.paths, *facts.words):
         if path.access != "read" and any(
             file == path.resolved or (path.access == "tree" and is_inside(path.resolved, file))

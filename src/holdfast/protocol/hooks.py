@@ -18,6 +18,8 @@ HookEvent = Literal[
     "before_compaction", "approval",
 ]  # fmt: skip
 HOOK_EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
+DECIDED: frozenset[HookEvent] = frozenset(("before_tool", "run_start", "before_model", "before_compaction"))
+"""Where the answer of a hook decides. Of all other events a hook only hears."""
 OnFailure = Literal["deny", "allow"]
 
 ENTRY_POINT = r"[A-Za-z0-9._-]{1,128}"

@@ -71,6 +71,8 @@ async def _facts(ports: Ports, action: RunHook, state: State) -> dict[str, Any]:
         run = open_run(state)
         turn = next_turn(state, run) if run is not None else 0
         return {"request": occurred.subject, "turn": turn, "model": facts(state).name}
+    if occurred.event == "turn_end":
+        return {"turn": int(occurred.subject)}
     (stored,) = await ports.store.read(state.session, occurred.seq - 1, occurred.seq)
     return {**_of_call(occurred.tool, occurred.arguments), **_told(decode(stored).event, occurred.event)}
 

@@ -107,7 +107,7 @@ class Dispatcher:
         if found is None:
             return True
         has_plan = found.spec.on_interrupt == "probe"
-        return not has_plan and not any(gate.applies(found.spec, settings) for gate in self._slow_gates)
+        return not has_plan and not [gate for gate in self._slow_gates if gate.applies(found.spec, settings)]
 
     async def admit(self, proposal: Proposal) -> Admission:
         """Ask all gates about a proposed call. This has no effect."""

@@ -34,7 +34,7 @@ def with_hooks(gates: Sequence[Gate], hooks: Hooks | None) -> tuple[Gate, ...]:
 
 
 def _applies(spec: ToolSpec, settings: Settings) -> bool:
-    return bool(settings.policy.hooks) and bool(_asked_about(spec, settings))
+    return len(settings.policy.hooks) > 0 and len(_asked_about(spec, settings)) > 0
 
 
 def _asked_about(spec: ToolSpec, settings: Settings) -> list[Hook]:
@@ -51,10 +51,10 @@ class _Asking(msgspec.Struct, frozen=True):
 
     async def judge(self, case: Case) -> Verdict:
         """Ask the hooks one after the other, until each has seen the arguments that will run."""
-        asked = _asked_about(case.spec, case.proposal.settings)
-        check = case.proposal.check
-        if check is None:  # nobody makes this call
+        settings, check = case.proposal.settings, case.proposal.check
+        if not settings.policy.hooks or check is None:  # without a check nobody makes this call
             return case
+        asked = _asked_about(case.spec, settings)
         # An example: `guard` denies `rm`, and `sandboxer`, which comes later, puts a word in front of each command.
         # So `guard` is asked once more, about the command that will run.
         seen: dict[str, str] = {}
