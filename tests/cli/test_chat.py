@@ -319,7 +319,9 @@ def test_the_second_ctrl_c_leaves_a_chat_at_once_and_gives_the_terminal_back(cli
 @pytest.mark.requirement("H5")
 @pytest.mark.parametrize("typed", ["", "half an answer"])
 def test_a_terminal_that_vanishes_at_a_question_of_a_chat_leaves_it_open(cli: Cli, typed: str) -> None:
-    with cli.emulator("chat", "-s", "a:b", "-m", cli.model(calls("shell", command="kill -0 0"))) as screen:
+    with cli.emulator(
+        "chat", "-s", "a:b", "-m", cli.model(calls("shell", command="kill -0 0; true"))
+    ) as screen:
         screen.until(">")
         screen.type("work\r")
         screen.until_shown("Approve it?")

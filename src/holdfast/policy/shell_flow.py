@@ -11,6 +11,8 @@ from holdfast.policy.simple import Word
 
 MAX_FOLDERS = 8
 """A command that may run in more of them runs in a folder that is not known."""
+MAX_FOLDER_CHARS = 400
+"""After a longer path, a `cd` is not followed."""
 MAX_VARIABLES = 32
 """How many variables are followed."""
 MAX_VALUES = 16
@@ -166,6 +168,8 @@ def ways_of(words: Sequence[Word], flow: Flow, home: str) -> Ways:
         return Ways(flow.lost(), flow.lost())
     if first.text not in _CHANGES_FOLDER:
         return Ways(flow, flow)
+    if len(flow.folders) >= MAX_FOLDERS or any(len(folder) > MAX_FOLDER_CHARS for folder in flow.folders):
+        return Ways(flow.lost(), flow.lost())
     operands = [
         word
         for word in program[1:]

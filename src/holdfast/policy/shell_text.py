@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 MAX_TEXT_BYTES = 32_768
 """A longer text is not read: what it does is not known."""
+MAX_PIPES = 1_000
+"""A text with more `|` is not read: the parser needs long for them if something else is wrong."""
 
 _AT_ONCE = 1_024
 """A text up to this length is parsed without counting: at the worst, that costs as little."""
@@ -57,6 +59,8 @@ def tree_of(data: bytes) -> Node:
     """
     if len(data) > MAX_TEXT_BYTES:
         raise Unreadable(f"it is longer than {MAX_TEXT_BYTES:,} bytes")
+    if data.count(b"|") > MAX_PIPES:
+        raise Unreadable("it has too many pipes")
     parser = tree_sitter_parser()
     if len(data) <= _AT_ONCE:
         return parser.parse(data).root_node

@@ -1,0 +1,109 @@
+"""What commands that are made to take long cost: twice the length costs at most about twice as much."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from holdfast.policy import shell
+from holdfast.policy.rules import judge
+from holdfast.policy.shell import read_script
+from holdfast.policy.shell_commands import MAX_COMMANDS
+from holdfast.policy.shell_text import MAX_PIPES, MAX_TEXT_BYTES
+from holdfast.protocol.limits import ModelFacts
+from holdfast.protocol.rules import PolicyRule
+from holdfast.protocol.settings import Policy, settings_with
+from holdfast.protocol.tools import ToolSpec
+from holdfast.tools.facts import facts_of
+from holdfast.tools.own import OwnPlaces
+
+SHELL = ToolSpec("shell", "", {}, effect="exec", source="builtin", kinds={"command": "command"})
+UNITS = {
+    "parentheses": "(", "double parentheses": "((", "substitutions": "$(", "nested commands": "echo $(",
+    "back-ticks": "`", "braces": "{a,b}", "open braces": "{", "many braces": "{a,b}{a,b}{a,b} ",
+    "ranges": "{1..9} ", "semicolons": ";", "commands": "a;", "quotes": "'", "double quotes": '"',
+    "quoted substitutions": '"$(', "documents": "cat <<A\n", "documents on a line": "<<A ",
+    "whole documents": "cat <<A\nx\nA\n", "arrays": "a=(", "redirections": "<", "files": ">a ",
+    "subscripts": "a[", "pipes": "a|", "lists": "a&&", "tests": "[[ ( ", "closing": "a)", "dollars": "$",
+    "words": "a ", "wildcards": "a* ", "folders above": "../", "loops": "for a in b; do ",
+    "whole loops": "for a in b; do c; done; ", "functions": "f(){ ", "expansions": "${a:-",
+    "wrappers": "env ", "scripts": "eval ", "folders": "cd a; ", "assignments": "a=b;", "backslashes": "\\",
+    "escapes": "$'\\x41' ", "lines": "\n", "secrets": ".env ", "searches": "-exec a {} + ",
+    "negations": "! a|", "letters": "a", "branches": "case a in a) ", "conditions": "if a; then ",
+}  # fmt: skip
+BEFORE = {"searches": "find . ", "braces": "echo "}
+
+
+def text_of(name: str, length: int) -> str:
+    return BEFORE.get(name, "") + UNITS[name] * (length // len(UNITS[name]))
+
+
+def gate(workspace: Path, text: str) -> None:
+    """Judge a command anew, with a rule that looks at each program."""
+    shell._read.cache_clear()
+    policy = Policy(deny=(PolicyRule("shell(git push *)"),))
+    settings = settings_with(ModelFacts("x", "x"), str(workspace), policy=policy, autonomy="supervised")
+    judge(facts_of(SHELL, {"command": text}, settings, OwnPlaces()))
+
+
+def calls(work: Callable[[], object]) -> int:
+    """How many functions of Python and C are called."""
+    count = 0
+
+    def profile(*_: object) -> None:
+        nonlocal count
+        count += 1
+
+    sys.setprofile(profile)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def cpu_s(work: Callable[[], object]) -> float:
+    times = []
+    for _ in range(4):
+        start = time.process_time()
+        work()
+        times.append(time.process_time() - start)
+    return min(times)
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_twice_the_length_of_a_hostile_command_needs_about_twice_the_calls(tmp_path: Path, name: str) -> None:
+    gate(tmp_path, "ls")
+    once, twice = (calls(lambda n=n: gate(tmp_path, text_of(name, n))) for n in (600, 1_200))
+    assert twice <= 2.5 * once + 500
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", UNITS)
+def test_twice_the_length_of_a_hostile_command_takes_about_twice_the_time(tmp_path: Path, name: str) -> None:
+    for length in (4_000, 7_500, 15_000):
+        once, twice = (cpu_s(lambda n=n: gate(tmp_path, text_of(name, n))) for n in (length, 2 * length))
+        assert twice <= 2.5 * once + 0.02, length
+        assert twice < 1.5
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("a;" * (MAX_COMMANDS + 1), "too many commands"),
+        ("a|" * (MAX_PIPES + 1), "too many pipes"),
+        ("a" * (MAX_TEXT_BYTES + 1), "longer than"),
+        ("x " * 20_001, "longer than"),
+        ("echo " + "{a,b}" * 11, "too many words"),
+        ("echo " + "{1..1000} " * 21, "too"),
+        ("echo $(" * 30 + "a" + ")" * 30, "nested too deeply"),
+        ("cd a; " * 20 + "cat b", ""),
+    ],
+)
+def test_a_text_beyond_a_bound_is_not_read_further(text: str, why: str) -> None:
+    assert why in read_script(text).unread
+    assert bool(read_script(text).unread) == bool(why)
