@@ -161,7 +161,7 @@ def visible(text: str) -> str:
     if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
         return text
     hidden = {each for each in set(text) if each not in "\n\t" and unicodedata.category(each) in _UNSEEN}
-    return text.translate(dict.fromkeys(map(ord, hidden))) if hidden else text
+    return re.sub(f"[{re.escape(''.join(hidden))}]+", "", text) if hidden else text
 
 
 _UNSEEN = ("Cc", "Cf", "Cs", "Co")
