@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import replace as replace_in
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from holdfast.protocol.messages import calls_of, text_of
 from holdfast.protocol.ports import Store
 from holdfast.protocol.settings import Repairs, Settings, changed
 from holdfast.testing.clock import JumpingClock
+from holdfast.testing.invariants import conversation, ended
 from holdfast.testing.scenarios import Played, Scenario, Step, play, say
 from tests.scenarios.scenes import BY_NAME, call, calls, tools_of, words
 from tests.scenarios.stage import Stage
@@ -75,6 +78,48 @@ def test_the_records_are_those_of_native_calls(volatile: Stage) -> None:
     assert said[:2] == said[2:]
     kinds = [[type(r.event).__name__ for r in each.records] for each in played]
     assert kinds[0] == kinds[1]
+
+
+LARGER = ("budget", "token limit", "overflow")
+"""The description of the tools in the prompt needs more than these have."""
+OFTEN = ("several turns", "approved", "question", "bad calls", "stuck", "words join", "two runs")
+
+
+def as_text(line: Mapping[str, Any]) -> dict[str, Any]:
+    """A line whose calls are written into its text."""
+    blocks = ""
+    for each in line.get("tool_calls", ()):
+        given = each.get("arguments", {})
+        arguments = given if isinstance(given, str) else json.dumps(given)
+        blocks += f'\n<tool_call>{{"name": {json.dumps(each["name"])}, "arguments": {arguments}}}</tool_call>'
+    kept = {key: value for key, value in line.items() if key != "tool_calls"}
+    return {**kept, "text": line.get("text", "") + blocks} if blocks else kept
+
+
+def check_alike(stage: Stage, native: Scenario) -> None:
+    """Play a scenario with native calls, and with the same calls in text."""
+    written = replace_in(
+        native,
+        lines=[as_text(line) for line in native.lines],
+        steps=lambda settings: native.steps(in_format(settings)),
+    )
+    before, after = run(stage, native), run(stage, written)
+    assert ended(after.records) == ended(before.records)
+    assert [name for name, _ in after.world.called] == [name for name, _ in before.world.called]
+    assert after.world.effects == before.world.effects
+    if not native.is_timed:
+        assert len(conversation(after.records)) == len(conversation(before.records))
+
+
+@pytest.mark.parametrize("name", OFTEN)
+def test_a_session_goes_on_as_with_native_calls(volatile: Stage, name: str) -> None:
+    check_alike(volatile, BY_NAME[name])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", [name for name in BY_NAME if name not in LARGER])
+def test_every_session_goes_on_as_with_native_calls(volatile: Stage, name: str) -> None:
+    check_alike(volatile, BY_NAME[name])
 
 
 def sent(stage: Stage, scenario: Scenario) -> tuple[Played, list[dict[str, Any]]]:
