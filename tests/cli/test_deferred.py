@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.processes import Cli, calls, says
 
-COMMAND = "touch made.txt"
+COMMAND = "install -m 644 /dev/null made.txt"
 
 
 @pytest.mark.requirement("H5")

@@ -98,6 +98,8 @@ TABLE = [
         '[policy]\nallowed_paths = ["src/x", "src/y:ro"]',
         "may set it",
     ),
+    Row("notify.on", 'notify.on = ["done"]', trusted="may set it"),
+    Row("notify.command", 'notify.command = ["true"]', trusted="may set it"),
     Row("policy.actions_per_hour", "policy.actions_per_hour = 900", "policy.actions_per_hour = 60"),
     Row("policy.grants_last", '[policy]\ngrants_last = "24h"', '[policy]\ngrants_last = "1h"'),
     Row(

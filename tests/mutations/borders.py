@@ -298,6 +298,20 @@ PERMISSION = (
         "tests/core/test_deferred.py",
     ),
     Mutation(
+        "a notification is repeated after a crash",
+        "extensions/notify.py",
+        "        except FileExistsError:\n            return False\n",
+        "        except FileExistsError:\n            return True\n",
+        "tests/cli/test_notify.py",
+    ),
+    Mutation(
+        "a notification is lost with a crash after the end of a run",
+        "core/summary.py",
+        'if now in ("waiting", "parked") or state.notifications else 0',
+        'if now in ("waiting", "parked") else 0',
+        "tests/scenarios/test_crashes.py",
+    ),
+    Mutation(
         "a script of an interpreter is not a part of what is approved",
         "tools/reach.py",
         "    if any(map(is_launcher, named)):",

@@ -22,6 +22,7 @@ from holdfast.core.wanted import (
     Admit,
     Attempt,
     CallModel,
+    Notify,
     Prepare,
     PrepareRequest,
     PrepareSide,
@@ -322,7 +323,10 @@ class Driver:
             return None
         for action in self._wanted:
             if (
-                type(action) is CallModel or type(action) is RunTool or type(action) is RunHook
+                type(action) is CallModel
+                or type(action) is RunTool
+                or type(action) is RunHook
+                or type(action) is Notify
             ) and action.key not in self._running:
                 # The machine may have slept since the commit. If nobody took the session meanwhile, the lease
                 # is renewed and the attempt begins. Otherwise the other driver has closed it already.
