@@ -32,7 +32,7 @@ def add_due(draft: Draft) -> None:
         return
     # A run that stops is one record, so it is notified of in the commit that has it. A wait is a state: only what
     # was asked since the last notification is new. An example: of two approvals one is decided, and the session
-    # still waits. That is no reason to notify anybody again.
+    # still waits. Nobody is notified again.
     for record in [*draft.records]:
         stopped = record.event
         about = _ENDED.get(stopped.status) if isinstance(stopped, e.RunStopped) else None

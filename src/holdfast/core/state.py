@@ -327,7 +327,7 @@ class Deferred(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A call that waits for a person while the model works on something else. For the model it is over."""
 
     id: str
-    """Of its approval."""
+    """The id of its approval."""
     name: str
     sha256: str
     """The hash of everything that the person is shown."""

@@ -1,4 +1,4 @@
-"""Notifications: what a program of the user is told when a session needs a person, or its run is over."""
+"""Notifications: what a program of the user hears when a session needs a person, or its run is over."""
 
 from __future__ import annotations
 

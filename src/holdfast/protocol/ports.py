@@ -497,7 +497,7 @@ class Notifier(Protocol):
     """Notifies people of what happens to sessions."""
 
     async def notify(self, session: str, workspace: str, due: NotificationDue, check: Check) -> Notified:
-        """Notify once, whoever else tried before, and return what became of it.
+        """Notify once, even if a process before this one tried, and return what became of it.
 
         Raises:
             Lapsed: the check failed, and nothing was done.
