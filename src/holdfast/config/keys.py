@@ -497,7 +497,7 @@ KEYS: tuple[Key, ...] = (
         NOTIFY_ABOUT,
         "trust",
     ),
-    Key("notify.command", program(), "The program that notifies you, and its arguments.", (), "trust"),
+    Key("notify.command", program(), "The program that notifies you, and its arguments.", None, "trust"),
     Key(
         "hooks.*.on",
         choices(*HOOK_EVENTS),
