@@ -265,8 +265,8 @@ PERMISSION = (
     Mutation(
         "a branch has the grants of its parent",
         "core/evolve.py",
-        "        grants=(),\n        deferred=(),\n        epoch=0,",
-        "        deferred=(),\n        epoch=0,",
+        "        grants=(),\n        notifications=(),\n        deferred=(),\n        epoch=0,",
+        "        notifications=(),\n        deferred=(),\n        epoch=0,",
         "tests/core/test_grants.py",
     ),
     Mutation(
