@@ -104,7 +104,8 @@ def resolve(draft: Draft, body: Resolve, principal: Principal) -> None:
     if draft.now_ms >= waiting.deadline_ms:
         expire(draft, body.approval_id)
         return
-    if body.makes_grant and (body.decision != "approve" or waiting.grant is None):
+    offers_none = waiting.is_question or waiting.grant is None
+    if body.makes_grant and (body.decision != "approve" or offers_none):
         return  # asked for more than is offered: nothing is decided
     decision = "answer" if waiting.is_question and body.decision == "approve" else body.decision
     if decision == "answer" and not (waiting.is_question and "answer" in principal.scopes):

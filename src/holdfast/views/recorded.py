@@ -12,7 +12,7 @@ from typing import Literal, TypeVar
 from msgspec import convert
 from msgspec.structs import asdict, replace
 
-from holdfast.core import budget, side_calls
+from holdfast.core import budget, deferred, side_calls
 from holdfast.core.causes import Attach, Cause, Commanded, Due, Finding, Found, Outcome
 from holdfast.core.state import State
 from holdfast.core.wanted import Admit, Prepare, PrepareRequest, PrepareSide
@@ -23,6 +23,7 @@ from holdfast.protocol.commands import (
     CommandBody,
     Compact,
     Continue,
+    Decided,
     Pause,
     Principal,
     Resolve,
@@ -127,6 +128,15 @@ def _command(state: State, batch: Sequence[e.Event]) -> tuple[Principal, Command
     found = next(filter(None, [_of_one_event(state, each, batch) for each in batch]), None)
     if found is not None:  # a visitor may have ended a run before it
         return found
+    resolved = _first(batch, e.ApprovalResolved)
+    if resolved is not None and deferred.waiting(state, resolved.approval_id) is not None:
+        # The message is what the decision about a call that was put aside became.
+        makes_grant = _first(batch, e.GrantMade) is not None
+        said: Decided = "deny"
+        if resolved.decision in ("approve", "answer"):
+            said = resolved.decision
+        sender = Principal(resolved.by, scopes=resolved.scopes or state.principal.scopes)
+        return sender, Resolve(resolved.approval_id, said, resolved.note, makes_grant)
     settings, changed = _settings(state, batch), _first(batch, e.SettingsChanged)
     message, resumed = _first(batch, e.MessageReceived), _first(batch, e.RunResumed)
     if (
