@@ -121,22 +121,27 @@ def _of_side(key: str, told: e.SideCallEnded) -> Outcome:
     return Outcome(key, reply, told.duration_ms, told.first_delta_ms)
 
 
+def _about_deferred(state: State, batch: Sequence[e.Event]) -> tuple[Principal, CommandBody] | None:
+    """Return the decision about a call that was put aside; None if the batch has none. It became a message."""
+    resolved = _first(batch, e.ApprovalResolved)
+    if resolved is None or deferred.waiting(state, resolved.approval_id) is None:
+        return None
+    said: Decided = "deny"
+    if resolved.decision in ("approve", "answer"):
+        said = resolved.decision
+    makes_grant = _first(batch, e.GrantMade) is not None
+    sender = Principal(resolved.by, scopes=resolved.scopes or state.principal.scopes)
+    return sender, Resolve(resolved.approval_id, said, resolved.note, makes_grant)
+
+
 def _command(state: State, batch: Sequence[e.Event]) -> tuple[Principal, CommandBody]:
     """Return who sent the command, and the command. A visitor first ends a run that was stopping."""
     if not batch:
         return _anybody(""), Resolve("", "deny")  # as good as any other command that means nothing
     found = next(filter(None, [_of_one_event(state, each, batch) for each in batch]), None)
+    found = found or _about_deferred(state, batch)
     if found is not None:  # a visitor may have ended a run before it
         return found
-    resolved = _first(batch, e.ApprovalResolved)
-    if resolved is not None and deferred.waiting(state, resolved.approval_id) is not None:
-        # The message is what the decision about a call that was put aside became.
-        makes_grant = _first(batch, e.GrantMade) is not None
-        said: Decided = "deny"
-        if resolved.decision in ("approve", "answer"):
-            said = resolved.decision
-        sender = Principal(resolved.by, scopes=resolved.scopes or state.principal.scopes)
-        return sender, Resolve(resolved.approval_id, said, resolved.note, makes_grant)
     settings, changed = _settings(state, batch), _first(batch, e.SettingsChanged)
     message, resumed = _first(batch, e.MessageReceived), _first(batch, e.RunResumed)
     if (
