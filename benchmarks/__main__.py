@@ -3,8 +3,8 @@
 Each cell runs in a fresh process, the model in another one. CPU time is the figure: wall time on a shared machine
 says little. `python -m benchmarks instructions` counts instead; it ends with 1 when a count rose by more than the
 history in docs/benchmarks.md explains. `requests` compares sessions with and without compactions. The measurements
-are in `cell`, `counted`, `instructions`, `resume`, `streaming`, `idle`, `guard`, `imports`, `clipping`, `history` and
-`tokens`, the floor is in `floor`.
+are in `cell`, `counted`, `instructions`, `resume`, `streaming`, `idle`, `guard`, `gates`, `imports`, `clipping`,
+`history` and `tokens`, the floor is in `floor`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks import gates as gating
 from benchmarks import guard as guarding
 from benchmarks import imports
 from benchmarks import instructions as counting
@@ -165,6 +166,11 @@ def guard(plan: Plan) -> Iterator[Row]:
     return guarding.measured()
 
 
+def gates(plan: Plan) -> Iterator[Row]:
+    """All gates for one call, beside splitting its command with `shlex` and encoding it as JSON."""
+    return gating.measured()
+
+
 def starts(plan: Plan) -> Iterator[Row]:
     """A whole process that imports something, beside bare Python."""
     return beside(imports.measured(), "cpu_ms", imports.BARE)
@@ -198,6 +204,7 @@ SECTIONS: dict[str, Callable[[Plan], Iterator[Row]]] = {
     "streaming": streaming,
     "idle": idle,
     "guard": guard,
+    "gates": gates,
     "imports": starts,
     "clipping": clipping,
     "history": history,

@@ -73,6 +73,7 @@ def folders(text: str) -> list[tuple[str, ...] | None]:
         ("echo > out a b", [["echo", "a", "b"]]),
         ("cat <<E | grep x && ls\nhi\nE\nwc", [["cat"], ["grep", "x"], ["ls"], ["wc"]]),
         ("cat <<'E'\n$(a) `b`\nE", [["cat"]]),
+        ("git commit -m \"$(cat <<'E'\nIt's (done)\nE\n)\"", [["cat"], ["git", "commit", "-m", "?"]]),
         ("cat <<E\nx $(a) y\nE", [["a"], ["cat"]]),
         ("diff <(a) <(b)", [["a"], ["b"], ["diff", "/dev/fd/63", "/dev/fd/63"]]),
         ('echo "a $(b "c $(d)")"', [["d"], ["b", "?"], ["echo", "?"]]),
@@ -96,7 +97,8 @@ def test_words_are_read_as_the_programs_get_them(text: str, expected: list[list[
      "l\\\ns", "ls\x0b-l", "a=1 >(", "{a,b} c", "{p", "{}", "echo $\"x\"", "echo {a,b", "echo {01..10}",
      "echo {1..99999}", "!\"a\"", "time x=1 ls", "cat <<E\nx", "cat <<E\nx\nE ", "cat <<A <<B\nx\nA\ny\nB",
      "echo `a \\`b\\``", "((a); b)",
-     "[[ :<(p) ]]", "a=(1)# b", "f() { ls; }; coproc f", "cd() { ls; }", "select x", "ls " + " " * 4_000 + "; x",
+     "[[ :<(p) ]]", "a $(b <<E\nx\nE\nc; d)", "a=(1)# b", "f() { ls; }; coproc f",
+     "cd() { ls; }", "select x", "ls " + " " * 4_000 + "; x",
      "$HOME{a,b}", "x" * (MAX_TEXT_BYTES + 1), "echo \ud800", "echo $'\\xff'", "done", "ls; ; ls"],
 )  # fmt: skip
 def test_what_is_not_understood_completely_is_said(text: str) -> None:

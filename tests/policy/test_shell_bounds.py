@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.policy import shell
+from holdfast.policy.commands import parsed
 from holdfast.policy.rules import judge
 from holdfast.policy.shell import read_script
 from holdfast.policy.shell_commands import MAX_COMMANDS
@@ -44,7 +44,7 @@ def text_of(name: str, length: int) -> str:
 
 def gate(workspace: Path, text: str) -> None:
     """Judge a command anew, with a rule that looks at each program."""
-    shell._read.cache_clear()
+    parsed.cache_clear()
     policy = Policy(deny=(PolicyRule("shell(git push *)"),))
     settings = settings_with(ModelFacts("x", "x"), str(workspace), policy=policy, autonomy="supervised")
     judge(facts_of(SHELL, {"command": text}, settings, OwnPlaces()))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -58,6 +59,7 @@ class Command(NamedTuple):
     """The folder that `~` means."""
 
 
+@lru_cache(maxsize=64)
 def parsed(text: str, home: str = "", here: str = "") -> Command:
     """Read a shell text.
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from holdfast.policy.shell_commands import (
@@ -22,7 +21,7 @@ from holdfast.policy.shell_commands import (
     Unit,
 )
 from holdfast.policy.shell_flow import MAX_FOLDERS, Flow, Ways, sets_variables, ways_of
-from holdfast.policy.shell_input import after_document
+from holdfast.policy.shell_input import after_document, ends_of_documents
 from holdfast.policy.shell_text import Unreadable, hidden_in, tree_of
 from holdfast.policy.shell_words import NUMBERS
 from holdfast.policy.simple import Script, SimpleCommand, Word
@@ -65,11 +64,6 @@ def read_script(text: str, home: str = "", here: str = "", folders: Sequence[str
         here: The folder that `$PWD` means; empty if it is not known.
         folders: Where it may run, from the `cd`s before.
     """
-    return _read(text, home, here, tuple(folders))
-
-
-@lru_cache(maxsize=64)
-def _read(text: str, home: str, here: str, folders: tuple[str, ...]) -> Script:
     hidden = hidden_in(text)
     try:
         data = text.encode()
@@ -79,7 +73,7 @@ def _read(text: str, home: str, here: str, folders: tuple[str, ...]) -> Script:
     except Unreadable as error:
         return Script((), str(error), hidden)
     reader = _Reader(data, home, here)
-    reader.read(root, folders)
+    reader.read(root, tuple(folders))
     return Script(tuple(reader.commands), reader.unread, hidden, reader.is_plain and not reader.unread)
 
 
@@ -490,6 +484,10 @@ class _Reader(CommandReader):
                 or not text.startswith(_OPENINGS)
             ):
                 self._note("it has a substitution that is not understood")
+            if b"<<" in text and any(
+                self._data[end : each.end_byte - 1].strip() for end in ends_of_documents(each)
+            ):
+                self._note("it has commands after a document in a substitution")  # bash 5.2 loses a `;` there
             with self._variables.apart():
                 self._statements(self._children(each), flow)
         self._flow = flow

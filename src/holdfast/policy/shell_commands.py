@@ -79,9 +79,10 @@ class CommandReader:
         self._words_left -= 1 + len(command.words) + len(command.redirections)
         if len(self.commands) >= MAX_COMMANDS or self._words_left < 0:
             raise Enough("it has too many commands or words")
-        self.commands.append(
-            command._replace(folders=self._flow.folders, is_folder_known=self._flow.is_known)
-        )
+        folders, is_known = self._flow
+        if folders != ("",) or not is_known:
+            command = command._replace(folders=folders, is_folder_known=is_known)
+        self.commands.append(command)
 
     def _children(self, node: Node) -> list[Node]:
         """Return the children, after a look at what lies between them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from holdfast.policy.shell_text import Unreadable
@@ -22,6 +23,16 @@ _OWN = ("file_descriptor", "<<", "<<-", "heredoc_start", "heredoc_body", "heredo
 def after_document(node: Node) -> list[Node]:
     """Return what follows `<<END` on its line."""
     return [child for child in node.children if child.type not in _OWN]
+
+
+def ends_of_documents(node: Node) -> Iterator[int]:
+    """Return where the documents under a node end."""
+    stack = [node]
+    while stack:
+        each = stack.pop()
+        if each.type == "heredoc_redirect":
+            yield each.end_byte
+        stack.extend(each.children)
 
 
 def document_of(node: Node, data: bytes, words: WordReader) -> Word:

@@ -44,6 +44,8 @@ Reader = Callable[[SimpleCommand, str], Uses]
 def merged(uses: Iterable[Uses]) -> Uses:
     """Return the sum of what several readings of one command found. The first reason counts."""
     every = tuple(uses)
+    if len(every) == 1:
+        return every[0]
     return Uses(
         files=tuple([use for each in every for use in each.files]),
         inner=tuple([command for each in every for command in each.inner]),
