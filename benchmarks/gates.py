@@ -53,54 +53,35 @@ def measured() -> Iterator[Row]:
         gates = gates_of(lambda _: "", own)
         with asyncio.Runner() as runner:
 
-            def judge(spec: ToolSpec, arguments: str) -> None:
+            def cost_us(spec: ToolSpec, arguments: str, *, is_new: bool = False) -> float:
                 call = ToolCall("c", spec.name, arguments, "t1.c1")
-                runner.run(passed(gates, Case(Proposal(call, "s", settings), spec)))
+                case = Case(Proposal(call, "s", settings), spec)
 
-            bare = best_us(lambda: runner.run(_nothing()), TIMES)
+                async def judge() -> None:
+                    for _ in range(TIMES):
+                        if is_new:
+                            parsed.cache_clear()
+                        await passed(gates, case)
+
+                return best_us(lambda: runner.run(judge())) / TIMES
+
             shell = Shell(Processes()).spec
             for command in COMMANDS:
                 arguments = json.dumps({"command": command})
-
-                def anew(arguments: str = arguments) -> None:
-                    parsed.cache_clear()
-                    judge(shell, arguments)
-
                 floor = best_us(partial(_floor, command), TIMES)
-                cost = best_us(anew, TIMES) - bare
-                again = best_us(partial(judge, shell, arguments), TIMES) - bare
-                yield {
-                    "call": command,
-                    "cpu_us": cost,
-                    "again_us": again,
-                    "floor_us": floor,
-                    "x_floor": cost / floor,
-                }
-            path = {"path": {"type": "string"}}
-            plain = ToolSpec("plain", "", arguments_object(required=["path"], **path), effect="read")
-            reads = ToolSpec(
-                "reads",
-                "",
-                arguments_object(required=["path"], **path),
-                effect="read",
-                kinds={"path": "path"},
-            )
-            for spec in (plain, reads):
+                cost, again = cost_us(shell, arguments, is_new=True), cost_us(shell, arguments)
+                yield _row(command, cost, again, floor)
+            path = arguments_object(required=["path"], path={"type": "string"})
+            plain = ToolSpec("plain", "", path, effect="read")
+            reads = ToolSpec("reads", "", path, effect="read", kinds={"path": "path"})
+            for name, spec in (("a tool without a path", plain), ("a tool with a path", reads)):
                 arguments = json.dumps({"path": "src/app.py"})
-                floor = best_us(partial(json.loads, arguments), TIMES)
-                cost = best_us(partial(judge, spec, arguments), TIMES) - bare
-                name = "a tool without a path" if spec is plain else "a tool with a path"
-                yield {
-                    "call": name,
-                    "cpu_us": cost,
-                    "again_us": cost,
-                    "floor_us": floor,
-                    "x_floor": cost / floor,
-                }
+                cost = cost_us(spec, arguments)
+                yield _row(name, cost, cost, best_us(partial(json.loads, arguments), TIMES))
 
 
-async def _nothing() -> None:
-    """What a loop costs that runs nothing."""
+def _row(call: str, cost: float, again: float, floor: float) -> Row:
+    return {"call": call[:40], "cpu_us": cost, "again_us": again, "floor_us": floor, "x_floor": cost / floor}
 
 
 def _floor(command: str) -> None:

@@ -222,7 +222,9 @@ class _Reader(CommandReader):
             self._note("it has words after a redirection that are not understood")
         if unit.redirections or node is None:
             self.is_plain = False
-            redirections, _ = self._redirections(unit.redirections)
+            redirections, more = self._redirections(unit.redirections)
+            if more:
+                self._note("it has words after a redirection that are not understood")
             self._emit(SimpleCommand((), (), redirections))
         if node is None:
             return Ways(flow, flow)
@@ -461,7 +463,12 @@ class _Reader(CommandReader):
         with self._variables.forgotten():
             for child in named[1:]:
                 if child.type in REDIRECTIONS:
-                    self._emit(SimpleCommand((), (), self._redirections([child])[0]))
+                    redirections, more = self._redirections([child])
+                    self._emit(
+                        SimpleCommand(
+                            tuple([word for node in more for word in self._argument(node)]), (), redirections
+                        )
+                    )
                 else:
                     self._statement(child, inside)
         self._functions.append((start, len(self.commands)))
