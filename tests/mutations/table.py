@@ -12,6 +12,7 @@ from tests.mutations.conduct import CONDUCT
 from tests.mutations.hooks import HOOKS
 from tests.mutations.progress import PROGRESS
 from tests.mutations.screen import SCREEN
+from tests.mutations.shell import SHELL
 from tests.mutations.taint import TAINT
 from tests.mutations.texts import TEXTS
 from tests.mutations.views import VIEWS
@@ -923,5 +924,6 @@ MUTATIONS = (
     *VIEWS,
     *TEXTS,
     *WEB,
+    *SHELL,
     *TAINT,
 )
