@@ -128,6 +128,15 @@ def test_what_does_not_run_says_why(text: str, reason: str) -> None:
     assert [each.reason for each in read_text(text).rejected] == [reason]
 
 
+@pytest.mark.parametrize("before", ["Fix `foo's bug:\n", "```sh\nls\n", "<example>\n"])
+def test_a_call_after_a_quotation_that_is_not_closed_does_not_run_and_was_meant(before: str) -> None:
+    read = read_text(f"{before}{CALL}")
+    assert read.calls == ()
+    assert [each.reason for each in read.rejected] == ["malformed"]
+    assert "not closed" in read.rejected[0].why
+    assert calls(f"Fix `foo's bug:\n\n{CALL}") == [("look", {"at": "a.py"})]
+
+
 def test_a_call_after_a_quotation_counts() -> None:
     text = f"`<tool_call>` opens a call:\n```\n{CALL}\n```\n> {CALL}\n\n{CALL}\nDone."
     assert calls(text) == [("look", {"at": "a.py"})]

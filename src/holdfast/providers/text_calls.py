@@ -34,6 +34,8 @@ _INFO_CHARS = 200
 """The longest line that opens a fence."""
 _RETRY_CHARS = 64
 _QUOTES = "\"'“‘«"
+_UNCLOSED = "it comes after the beginning of a quotation that is not closed ({kind})"
+_KINDS = {"fence": "a fence", "code": "a backtick", "echo": "a tag"}
 _QUOTED: dict[str, Reason] = {"fence": "fenced", "code": "quoted", "echo": "echoed"}
 
 
@@ -86,6 +88,8 @@ class TextReader:
         self._is_broken = False
         """A block could not be read. No later call runs: it may rely on what did not happen."""
         self._quote: _Quote | None = None
+        self._quoted_from = 0
+        """How many blocks were rejected when the quotation began."""
         self._has_words = False
         self._is_line_start = True
         """Only spaces came since the last line break."""
@@ -103,6 +107,7 @@ class TextReader:
         """Return what the whole text says."""
         self._is_final = True
         self._advance()
+        self._give_up_quote()
         text = "".join(self._kept)
         if not self._calls:
             self._name_bare(text)
@@ -172,7 +177,7 @@ class TextReader:
 
     def _line_break(self) -> None:
         if self._is_line_start and self._quote is not None and self._quote.kind == "code":
-            self._quote = None  # an empty line ends a paragraph, and what was quoted in it
+            self._give_up_quote()  # an empty line ends a paragraph, and what was quoted in it
         self._pass_to(self._at + 1)
 
     def _ticks(self, run: str) -> bool:
@@ -185,15 +190,26 @@ class TextReader:
         rest = self._text[after : end_of_line if end_of_line >= 0 else after + _INFO_CHARS]
         if self._quote is None:
             if is_fence and "`" not in rest:
-                self._quote = _Quote("fence", (run,))
+                self._begin_quote(_Quote("fence", (run,)))
             elif run[0] == "`":
-                self._quote = _Quote("code", (run,))
+                self._begin_quote(_Quote("code", (run,)))
         elif self._quote.kind == "code":
             self._quote = None if run in self._quote.ends else self._quote
         elif self._quote.kind == "fence" and is_fence and not rest.strip():
             self._quote = None if run.startswith(self._quote.ends) else self._quote
         self._pass_to(after)
         return True
+
+    def _begin_quote(self, quote: _Quote) -> None:
+        self._quote, self._quoted_from = quote, len(self._rejected)
+
+    def _give_up_quote(self) -> None:
+        """End a quotation that nothing closed. Perhaps it was none, and the blocks in it were meant as calls."""
+        if self._quote is not None and self._quote.kind != "thinking":
+            why = _UNCLOSED.format(kind=_KINDS[self._quote.kind])
+            for at in range(self._quoted_from, len(self._rejected)):
+                self._rejected[at] = Rejected("malformed", why, self._rejected[at].excerpt)
+        self._quote = None
 
     # --- tokens ---
 
@@ -216,7 +232,7 @@ class TextReader:
             self._at = after
             return True
         elif token in ECHOES:
-            self._quote = _Quote("echo", (ECHOES[token],))
+            self._begin_quote(_Quote("echo", (ECHOES[token],)))
         elif token in self._form.noise:
             self._at = after
             return True
