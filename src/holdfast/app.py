@@ -6,7 +6,6 @@ It passes values of the configuration and the environment to the rooms below, wh
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -18,20 +17,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from holdfast.clock import SYSTEM_CLOCK
-from holdfast.config.paths import (
-    HOME_VARIABLE,
-    LOCAL_TIME,
-    Home,
-    admin_files,
-    expanded,
-    find_home,
-    is_folder,
-    is_text,
-)
+from holdfast.config.paths import LOCAL_TIME, Home, admin_files, expanded, find_home, is_folder, is_text
 from holdfast.config.settings import Config
 from holdfast.errors import UsageError, clearing_up
 from holdfast.protocol.limits import ModelFacts
-from holdfast.protocol.ports import Clock, Hooks, Notifier, Provider, Store, Tool, Tools
+from holdfast.protocol.ports import Clock, Hooks, Provider, Store, Tool, Tools
 from holdfast.protocol.settings import Conduct, Context, Settings, settings_with
 from holdfast.protocol.tools import ToolSpec
 from holdfast.protocol.zone import UTC, Zone
@@ -59,7 +49,6 @@ _GUIDANCE = "holdfast.tools.guidance:guidance"
 _ZONE_AT = "holdfast.runtime.zones:zone_at"
 _IS_ZONE = "holdfast.runtime.zones:is_zone"
 _UTC_NAMES = ("UTC", "Etc/UTC", "Zulu", "Etc/Zulu", "UCT", "Etc/UCT", "Universal", "Etc/Universal")
-_NOTIFIER = "holdfast.extensions.notify:ConfiguredNotifier"
 _HOOKS = "holdfast.extensions.hooks:ConfiguredHooks"
 _FACTORIES = "holdfast.extensions.factories:Factories"
 _SECTIONS = "holdfast.extensions.sections:package_sections"
@@ -127,7 +116,6 @@ class App:
     deps: dict[str, list[object]] = field(default_factory=dict)
     """What the program gave to the runs that it drives, by session, for its own functions. The last one counts."""
     hooks: Hooks | None = None
-    notifier: Notifier | None = None
     _providers: dict[str, Provider] = field(default_factory=dict)
 
     @cached_property
@@ -140,7 +128,6 @@ class App:
             tools=self.tools,
             redact=self.redact,
             hooks=self.hooks,
-            notifier=self.notifier,
             judge=factory(_JUDGE),
             guidance=partial(factory(_GUIDANCE), factory(_OWN)(**own_places(self.home, self.environ))),
             sections=factory(_SECTIONS),
@@ -230,7 +217,6 @@ class App:
             folder,
             limits=config.limits,
             **_bounds(config),
-            notify_on=config.notify_on,
             approve_by=config.approve_by or ("prompt" if is_terminal else "wait"),
             max_output_tokens=config.max_output_tokens,
             instructions=instructions,
@@ -326,11 +312,6 @@ async def open_app(
         hooks = factory(_HOOKS)(config.hooks, redact, environ, factories()) if config.hooks else None
         if hooks is not None:
             open_rooms.push_async_callback(_close, "What hooks left", hooks)
-        notifier = None
-        if config.notify_command:
-            folder, flag = (home.folder, _home_flag(home, environ)) if home is not None else (None, "")
-            notifier = factory(_NOTIFIER)(config.notify_command, folder, flag, redact, environ)
-            open_rooms.push_async_callback(_close, "What notifies you", notifier)
         tools = factory(_TOOLS)(
             [*tools_of_packages(config), *extra_tools],
             secret_in=redact.known_in,
@@ -341,16 +322,10 @@ async def open_app(
             web=factory(_WEB)(keys=environ, now_ms=clock.uptime_ms),
         )
         open_rooms.push_async_callback(_close, "What tools left", tools)
-        app = App(config, home, store, tools, redact, clock, environ, http, hooks=hooks, notifier=notifier)
+        app = App(config, home, store, tools, redact, clock, environ, http, hooks=hooks)
         open_rooms.push_async_callback(_close_providers, app)
         await open_rooms.enter_async_context(app.controller)
         yield app
-
-
-def _home_flag(home: Home, environ: Mapping[str, str]) -> str:
-    """Return what a command needs to find the home, unless it finds it without being told."""
-    is_usual = find_home(None, {**environ, HOME_VARIABLE: ""}).folder == home.folder
-    return "" if is_usual else f" --home {shlex.quote(str(home.folder))}"
 
 
 async def _close_providers(app: App) -> None:
@@ -358,7 +333,7 @@ async def _close_providers(app: App) -> None:
         await _close(f"The provider of {name}", provider)
 
 
-async def _close(what: str, room: Store | Tools | Provider | Hooks | Notifier) -> None:
+async def _close(what: str, room: Store | Tools | Provider | Hooks) -> None:
     with clearing_up(what):
         await room.aclose()
 

@@ -140,8 +140,6 @@ TABLE = [
         "[compaction]\nmax_cost_share = 0.4",
         "[compaction]\nmax_cost_share = 0.01",
     ),
-    Row("notify.on", 'notify.on = ["done"]', trusted="may set it"),
-    Row("notify.command", 'notify.command = ["true"]', trusted="may set it"),
     hook("on", '["before_tool"]'),
     hook("tools", '["shell"]'),
     hook("command", '["false"]'),

@@ -265,8 +265,8 @@ PERMISSION = (
     Mutation(
         "a branch has the grants of its parent",
         "core/evolve.py",
-        "        grants=(),\n        notifications=(),\n        deferred=(),\n        epoch=0,",
-        "        notifications=(),\n        deferred=(),\n        epoch=0,",
+        "        grants=(),\n        deferred=(),\n        epoch=0,",
+        "        deferred=(),\n        epoch=0,",
         "tests/core/test_grants.py",
     ),
     Mutation(
@@ -296,20 +296,6 @@ PERMISSION = (
         'if waits_for_people(draft.state) or "approval" in',
         'if "approval" in',
         "tests/core/test_deferred.py",
-    ),
-    Mutation(
-        "a notification is repeated after a crash",
-        "extensions/notify.py",
-        "        except FileExistsError:\n            return False\n",
-        "        except FileExistsError:\n            return True\n",
-        "tests/cli/test_notify.py",
-    ),
-    Mutation(
-        "a notification is lost with a crash after the end of a run",
-        "core/summary.py",
-        'if now in ("waiting", "parked") or state.notifications else 0',
-        'if now in ("waiting", "parked") else 0',
-        "tests/scenarios/test_crashes.py",
     ),
     Mutation(
         "a script of an interpreter is not a part of what is approved",

@@ -10,6 +10,7 @@ from tests.mutations.bench import Mutation
 from tests.mutations.borders import ENDINGS, PERMISSION, SECRETS
 from tests.mutations.conduct import CONDUCT
 from tests.mutations.hooks import HOOKS
+from tests.mutations.programs import PROGRAMS
 from tests.mutations.progress import PROGRESS
 from tests.mutations.screen import SCREEN
 from tests.mutations.shell import SHELL
@@ -925,5 +926,6 @@ MUTATIONS = (
     *TEXTS,
     *WEB,
     *SHELL,
+    *PROGRAMS,
     *TAINT,
 )

@@ -170,12 +170,12 @@ def test_options_and_operands_read_and_write_the_files_that_they_name(text: str,
      "find . -name *.py", "find . -files0-from list", "grep -R x .", "rg --follow x", "diff -r a b", "du -L",
      "tree -l", "wc --files0-from=list", "sort --files0-from=list", "file -f list", "file -C -m magic",
      "strings @list", "sort --unknown a", "ls --unknown", "cat -q", "uniq a b c", "uniq -1 a b", "date -s now",
-     "date 0101", "hostname other", "md5sum -c list", "awk 'BEGIN{system(\"x\")}'", "awk '{print > \"f\"}' a",
+     "date 0101", "hostname other", "md5sum -c list", "cmp a b 1 2 c",
+     "sed s/a/b/e a", "sed 'w out' a", "awk 'BEGIN{system(\"x\")}'", "awk '{print > \"f\"}' a",
      "awk '{print | \"sh\"}' a", "awk 'BEGIN{while((getline l < ARGV[1])>0) print l}' a",
      "awk 'BEGIN{ARGV[1]=\"/etc/passwd\";ARGC=2} 1'", "awk -f script a", "awk -i inplace 1 a",
      "awk '@load \"x\"'", "jq -f script a", "jq -L . '.'", "jq 'import \"a\" as $a; .'", "chmod +x a",
-     "chown me a", "kill 1", "truncate -s0 a", "rm -r a", "rm *.pyc", "mv a b", "cp a b", "cp -r a b",
-     "cp -L a b", "ln -f a b", "tee a", "dd if=a of=b", "touch *.py",
+     "chown me a", "kill 1", "truncate -s0 a", "rm -r a", "rm *.pyc", "cp -L a b", "dd if=a of=b", "touch *.py",
      "mkdir -p new/../b", "shred a", "crontab -r", "unzip a.zip",
      "make", "npm test", "pip install x", "python x.py", "python -c 'x'", "pytest", "./script", "unknown",
      "/ws/bin/git status", "bin/ls", "/tmp/ls", "ls*", "$X a", "ps aux", "docker ps", "man ls", "less a",
@@ -183,6 +183,27 @@ def test_options_and_operands_read_and_write_the_files_that_they_name(text: str,
 )  # fmt: skip
 def test_what_may_run_or_change_something_needs_a_person(text: str) -> None:
     assert uses(text).asks, uses(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "replaced"),
+    [
+        ("cp a b", {"b", "b/a"}),
+        ("cp -n a b", set()),
+        ("mv a b", {"a", "b", "b/a"}),
+        ("ln -f a b", {"b", "b/a"}),
+        ("ln a b", set()),
+        ("tee a", {"a"}),
+        ("tee -a a", set()),
+        ("sed -i s/a/b/ a", {"a"}),
+        ("sort -o a b", {"a"}),
+        ("uniq a b", {"b"}),
+        ("touch a", set()),
+        ("rm a", set()),
+    ],
+)
+def test_what_replaces_a_file_or_moves_it_away_says_so(text: str, replaced: set[str]) -> None:
+    assert {use.word.text for use in uses(text).files if use.overwrites} == replaced
 
 
 @pytest.mark.parametrize(
@@ -195,12 +216,11 @@ def test_a_word_that_is_known_only_when_it_runs_needs_a_person(text: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "text", ["sort *", "wc -l *", "uniq *.txt", "head -n *.txt a", "sort ?x", "rg x *.py"]
+    "text", ["uniq *.txt", "head -n *.txt a", "find *.txt -name *.py", "touch *", "env -S *"]
 )
-def test_a_pattern_whose_matches_may_be_options_needs_a_person(text: str) -> None:
+def test_a_pattern_where_its_matches_mean_different_things_needs_a_person(text: str) -> None:
     assert uses(text).asks
-    assert not uses("wc -l ./*.py").asks
-    assert not uses("cat *.py").asks
+    assert not uses("wc -l *.py").asks
 
 
 @pytest.mark.requirement("C12")
@@ -214,7 +234,8 @@ def test_every_abbreviation_of_a_dangerous_option_is_dangerous(name: str) -> Non
             if option[:end] in plain:
                 continue  # another option has exactly this name
             found = uses_of(command(f"{name} {option[:end]}=v a"))
-            assert found.asks or found.denies, option[:end]
+            is_written = any(use.access == "write" for use in found.files)
+            assert found.asks or found.denies or is_written, option[:end]
 
 
 @pytest.mark.parametrize("name", sorted(ROWS))
@@ -278,7 +299,7 @@ def test_no_words_of_a_known_program_are_too_strange(name: str, given_words: lis
         "-e 1~1p ",
     ],
 )
-@pytest.mark.parametrize("name", ["sort", "grep", "find", "env", "cp", "sed", "git log", "xargs", "curl"])
+@pytest.mark.parametrize("name", ["grep", "find", "env -S", "cp", "sed", "git log"])
 def test_the_time_grows_with_the_length_of_the_words(name: str, unit: str) -> None:
     def cost(count: int) -> float:
         hostile = command(f"{name} {unit * count}")

@@ -173,7 +173,10 @@ def shown(row: Approval) -> tuple[str, ...]:
 
 @pytest.mark.requirement("H5", "C12")
 async def test_an_approval_of_a_deferred_call_is_good_for_no_other_call(tmp_path: Path) -> None:
-    first, other = ({"name": "shell", "arguments": {"command": f"echo {name} >> ran.txt"}} for name in "ab")
+    first, other = (
+        {"name": "shell", "arguments": {"command": f"echo {name} >> ran.txt && chmod 600 ran.txt"}}
+        for name in "ab"
+    )
     lines = [
         {"tool_calls": [first]},
         {"text": "I wait."},

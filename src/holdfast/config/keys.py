@@ -35,7 +35,6 @@ from holdfast.protocol.allowed import (
 )
 from holdfast.protocol.hooks import ENTRY_POINT, HOOK_EVENTS, entry_point_of
 from holdfast.protocol.limits import DEFAULT_MAX_OUTPUT_TOKENS, Limits
-from holdfast.protocol.notify import NOTIFY_ABOUT
 from holdfast.protocol.rules import (
     allow_rule_of,
     common_globs,
@@ -490,14 +489,6 @@ KEYS: tuple[Key, ...] = (
         "tighten",
         _less,
     ),
-    Key(
-        "notify.on",
-        choices(*NOTIFY_ABOUT),
-        "What you are notified of.",
-        NOTIFY_ABOUT,
-        "trust",
-    ),
-    Key("notify.command", program(), "The program that notifies you, and its arguments.", None, "trust"),
     Key(
         "hooks.*.on",
         choices(*HOOK_EVENTS),

@@ -6,7 +6,7 @@ Refusals, failures and stops are events like any other; nothing here raises for 
 
 from __future__ import annotations
 
-from holdfast.core import approvals, files, hook_answers, model_calls, notifying, side_calls, tool_calls
+from holdfast.core import approvals, files, hook_answers, model_calls, side_calls, tool_calls
 from holdfast.core.causes import Attach, Cause, Commanded, Due, Finding, Outcome
 from holdfast.core.closing import abandoned
 from holdfast.core.draft import Draft
@@ -39,7 +39,6 @@ from holdfast.protocol.commands import (
     Stop,
 )
 from holdfast.protocol.hooks import HookAnswer
-from holdfast.protocol.notify import Notified
 from holdfast.protocol.outcomes import Built, Lost, Probed, Unaffordable, Unready
 from holdfast.protocol.request import Request
 from holdfast.protocol.settings import Settings
@@ -87,7 +86,6 @@ def decision(state: State, cause: Cause, now_ms: int, awake_ms: int) -> Draft:
     draft = Draft(state, now_ms, awake_ms, epoch, trigger(cause))
     _meaning(draft, cause)
     follow_up(draft)
-    notifying.add_due(draft)
     return draft
 
 
@@ -111,8 +109,6 @@ def _meaning(draft: Draft, cause: Cause) -> None:
         case Outcome(key=key, result=result):
             if isinstance(result, CallResult):
                 tool_calls.take_outcome(draft, key, result)
-            elif isinstance(result, Notified):
-                notifying.take_outcome(draft, key.partition(" ")[2], result)
             elif isinstance(result, HookAnswer):
                 hook_answers.take_outcome(draft, key, result, cause.duration_ms)
             else:

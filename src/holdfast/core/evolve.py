@@ -91,7 +91,6 @@ def _forked(state: State, event: e.SessionForked) -> State:
         run=_without_scopes(state.run),
         inherited=state.before + state.run.totals if state.run is not None else state.before,
         grants=(),
-        notifications=(),
         deferred=(),
         epoch=0,
         turn=replace(state.turn, calls=calls),
@@ -133,7 +132,6 @@ def _imported(state: State) -> State:
         models=replace(state.models, open=_of_nobody(state.models.open)),
         side=replace(state.side, open=_of_nobody(state.side.open)),
         grants=(),
-        notifications=(),
         deferred=tuple([replace(each, is_approved=False) for each in state.deferred]),
         restoring_seq=0,
     )
@@ -200,15 +198,6 @@ def _folds(
     return dict.fromkeys(get_args(kind), fold)
 
 
-def _of_notification(state: State, event: e.NotifyEvent) -> State:
-    if isinstance(event, e.NotificationEnded):
-        left = tuple([each for each in state.notifications if each.key != event.key])
-        return replace(state, notifications=left)
-    seen = state.approvals if event.about == "waiting" else state.noticed_approvals
-    pending = (*state.notifications, event)
-    return replace(state, notifications=pending, notices=state.notices + 1, noticed_approvals=seen)
-
-
 def _of_hooks(state: State, event: e.HookFact) -> State:
     """`hooking.after` folds what hooks have to hear, of all events."""
     return state
@@ -223,6 +212,5 @@ _FOLDS = {
     **_folds(e.ApprovalEvent, of_approval),
     **_folds(e.FileEvent, _of_files),
     **_folds(e.HookFact, _of_hooks),
-    **_folds(e.NotifyEvent, _of_notification),
 }
 """The fold of each type of event. A look-up by type is faster than asking each group in turn."""

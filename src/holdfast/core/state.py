@@ -27,7 +27,6 @@ from holdfast.protocol.grants import Grant
 from holdfast.protocol.kinds import NO_KINDS, Kinds
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import Usage, Verdict
-from holdfast.protocol.notify import NotificationDue
 from holdfast.protocol.request import Purpose, SidePurpose
 from holdfast.protocol.settings import Group, Settings
 from holdfast.protocol.tools import EVERYTHING, Effect, Expectation, OnInterrupt, Resource, Touched
@@ -327,7 +326,7 @@ class Deferred(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A call that waits for a person while the model works on something else. For the model it is over."""
 
     id: str
-    """The id of its approval."""
+    """Of its approval."""
     name: str
     sha256: str
     """The hash of everything that the person is shown."""
@@ -398,12 +397,6 @@ class State(msgspec.Struct, frozen=True, gc=False):
     """How many grants were made so far."""
     deferred: tuple[Deferred, ...] = ()
     """The calls that were put aside until a person has decided."""
-    notifications: tuple[NotificationDue, ...] = ()
-    """What somebody is still to be notified of."""
-    notices: int = 0
-    """How many notifications were due so far."""
-    noticed_approvals: int = 0
-    """How many approvals were requested when somebody was last notified that the session waits."""
     starts: Starts = ()
     """The starts of calls within the last hour."""
     models: Models = Models()

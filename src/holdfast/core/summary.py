@@ -48,9 +48,6 @@ def lasted_ms(state: State) -> int:
 
 def _due_ms(state: State) -> int:
     """Return when a waiting session goes on by itself: its next attempt or the deadline of an approval; 0: never."""
-    # A crash may have come before a notification. Then the session is due at once, also if its run is over.
-    if state.notifications:
-        return state.at_ms
     # A list of sessions shows this time when no driver runs. It comes from the same timers that a driver would
     # set.
     return min((action.at_ms for action in wanted(state) if isinstance(action, Wait)), default=0)
@@ -65,7 +62,7 @@ def summary(state: State) -> SessionRow:
         key=state.key,
         status=now,
         reason=reason(state),
-        due_ms=_due_ms(state) if now in ("waiting", "parked") or state.notifications else 0,
+        due_ms=_due_ms(state) if now in ("waiting", "parked") else 0,
         title=state.title,
         model=facts(state).name if settings is not None else "",
         workspace=settings.tools.workspace if settings is not None else "",

@@ -27,7 +27,6 @@ from holdfast.core.state import (
     started_calls,
 )
 from holdfast.protocol.hooks import Hook
-from holdfast.protocol.notify import NotificationDue
 from holdfast.protocol.request import SidePurpose
 
 
@@ -82,13 +81,6 @@ class RunHook(msgspec.Struct, frozen=True, gc=False):
     occurred: Occurred
 
 
-class Notify(msgspec.Struct, frozen=True, gc=False):
-    """Notify somebody of what is recorded. Who runs it makes sure that this happens once, also after a crash."""
-
-    key: str
-    due: NotificationDue
-
-
 class Wait(msgspec.Struct, frozen=True, gc=False):
     """A timer: at this time the driver passes `Due(key)` to the core."""
 
@@ -99,16 +91,14 @@ class Wait(msgspec.Struct, frozen=True, gc=False):
 
 
 Prepare = PrepareRequest | PrepareSide | Admit
-Attempt = CallModel | RunTool | RunHook | Notify
+Attempt = CallModel | RunTool | RunHook
 Action = Prepare | Attempt | Wait
 
 
 def wanted(state: State) -> list[Action]:
     """Return all actions that should be in flight, in a stable order."""
     run = open_run(state)
-    told: list[Action] = [] if state.hooking is NOTHING else [_hook(*each) for each in hooking.telling(state)]
-    if state.notifications:
-        told += [Notify(f"notify {each.key}", each) for each in state.notifications]
+    told = [] if state.hooking is NOTHING else [_hook(*each) for each in hooking.telling(state)]
     if run is None:
         return [*told]
     now = phase(state)

@@ -18,7 +18,7 @@ from holdfast.policy.shell import read_script
 from holdfast.policy.simple import Redirection, SimpleCommand, Word
 from holdfast.policy.uses import Uses
 
-MAX_STEPS = 4_000
+MAX_STEPS = 16_000
 """How many commands are looked at, with those inside of others."""
 MAX_DEPTH = 16
 """How deep commands may stand inside of others."""

@@ -86,6 +86,4 @@ def _doubt(use: Use) -> str:
         return f"It changes every file that `{shown(use.word.text)}` matches."
     if use.access == "write" and _BACK.search(use.word.text):
         return f"{shown(use.word.text)} goes through a folder that it may make."
-    if use.overwrites:
-        return f"It may overwrite or move away {shown(use.word.text)}."
     return ""

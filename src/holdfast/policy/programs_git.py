@@ -132,10 +132,10 @@ SUBCOMMANDS: Mapping[str, Program] = {
         "--files-without-match --null --only-matching --count --all-match --quiet --max-depth= "
         "--recursive --no-recursive --max-count= --color? --no-color --break --heading --show-function "
         "--context= --after-context= --before-context= --function-context --threads= --and --or --not "
-        "--cached --no-index --untracked --no-exclude-standard --exclude-standard --no-textconv",
+        "--cached --no-exclude-standard --exclude-standard --no-textconv",
         reads="-f=",
         runs="-O? --open-files-in-pager? --textconv --ext-grep",
-        asks="--recurse-submodules",
+        asks="--recurse-submodules --no-index --untracked",
         stands_in="-e -f",
         has_numbers=True,
     ),

@@ -8,16 +8,30 @@ the row may be abbreviated only to what no other option of the program begins wi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from holdfast.policy.simple import Word
-from holdfast.policy.uses import Use, Uses, merged
+from holdfast.policy.uses import Depth, Use, Uses, merged
 
 Meaning = Literal["plain", "read", "write", "list", "run", "ask", "deny"]
 
-HARMLESS_DEVICES = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr"})
+_PLAIN_NAMES = re.compile(r"\*\.(?!env|pem|key)[a-z0-9+]{1,8}|[a-z]{1,10}")
+"""A pattern or a type of files that picks no secret."""
+HARMLESS_DEVICES = frozenset(
+    {
+        "/dev/null",
+        "/dev/zero",
+        "/dev/full",
+        "/dev/random",
+        "/dev/urandom",
+        "/dev/stdin",
+        "/dev/stdout",
+        "/dev/stderr",
+    }
+)
 _DIGITS = " ".join(f"-{digit}" for digit in "0123456789")
 
 
@@ -49,6 +63,12 @@ class Program(NamedTuple):
     """What it reads if no operand is a path."""
     walks: str = ""
     """Options with which `without` counts; empty: it always counts."""
+    searches: Depth = ""
+    """What it reads of a folder, if `without` counts."""
+    everything: str = ""
+    """Options with which it reads all files of a folder."""
+    picks: str = ""
+    """Options whose values say which files it reads."""
     is_ordered: bool = False
     """Whether its options end at the first operand."""
     risk: str = ""
@@ -226,10 +246,6 @@ def doubts(name: str, program: Program, words: Sequence[Word], reading: Reading)
         return Uses(files, asks=f"A word of `{name}` is known only when it runs.")
     if program.at_files and any(word.text.startswith("@") for word in words):
         return Uses(files, asks=f"`{name}` reads more words from a file.")
-    wild = next((word.text for word in words if word.is_glob and word.text[:1] in tuple("*?[-")), "")
-    if wild and any(option.meaning != "plain" for option in _options(program).values()):
-        why = f"A name that `{shown(wild)}` matches may be read as an option of `{name}`; `./{shown(wild)}` is clear."
-        return Uses(files, asks=why)
     return Uses(files)
 
 
@@ -259,20 +275,33 @@ def by_operands(name: str, program: Program, reading: Reading) -> Uses:
     shape = program.operands.split()
     if program.stands_in and reading.has(*program.stands_in.split()):
         shape = shape[1:]
-    found = [_by_operand(name, program, shape, at, word) for at, word in enumerate(reading.operands)]
+    is_walking = not program.walks or reading.has(*program.walks.split())
+    deep = _depth(program, reading) if is_walking else ""
+    found = [_by_operand(name, program, shape, at, word, deep) for at, word in enumerate(reading.operands)]
     is_path_given = len(reading.operands) > sum(each == "text" for each in shape)
     wild = next((word.text for word in reading.operands[: len(shape) - 1] if word.is_glob), "")
     if wild and not set(shape) <= {"text", "text*", "read", "read*", "rev*"}:
         found.append(Uses(asks=f"`{shown(wild)}` may become several operands of `{name}`."))
-    if program.without and not is_path_given and (not program.walks or reading.has(*program.walks.split())):
-        found.append(Uses((Use("read", Word(program.without)),)))
+    if program.without and not is_path_given and is_walking:
+        found.append(Uses((Use("read", Word(program.without), deep=deep),)))
     return merged(found)
 
 
-def _by_operand(name: str, program: Program, shape: Sequence[str], at: int, word: Word) -> Uses:
+def _depth(program: Program, reading: Reading) -> Depth:
+    """Return what it reads of a folder. Nothing secret has a name that ends like that of a plain text or program."""
+    picked = reading.values(*program.picks.split())
+    if any(_PLAIN_NAMES.fullmatch(word.text) for word in picked) and all(
+        _PLAIN_NAMES.fullmatch(word.text) or word.text.startswith("!") for word in picked
+    ):
+        return ""
+    return "all" if reading.has(*program.everything.split()) else program.searches
+
+
+def _by_operand(name: str, program: Program, shape: Sequence[str], at: int, word: Word, deep: Depth) -> Uses:
     last = shape[-1] if shape else ""
     meaning = shape[at] if at < len(shape) else last if last.endswith("*") else ""
-    return operand_uses(name, meaning.rstrip("*"), word)
+    uses = operand_uses(name, meaning.rstrip("*"), word)
+    return uses._replace(files=tuple([use._replace(deep=deep) for use in uses.files])) if deep else uses
 
 
 def operand_uses(name: str, meaning: str, word: Word) -> Uses:

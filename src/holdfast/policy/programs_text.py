@@ -26,6 +26,8 @@ _GREP = Program(
     stands_in="-e --regexp -f --file",
     without=".",
     walks="-r --recursive",
+    searches="all",
+    picks="--include",
     has_numbers=True,
 )
 _LIST = Program(

@@ -96,6 +96,8 @@ class Facts(msgspec.Struct, frozen=True):
     """The first file that the commands use and that may lie outside of the workspace, or may be lost, with the reason
     as a sentence; empty if all are fine.
     """
+    outside: str = ""
+    """The first file outside of the workspace that the commands use for certain; empty if there is no such file."""
     policy: Policy = Policy()
     """The rules of the configuration."""
     programs: tuple[Program, ...] = ()
@@ -273,6 +275,13 @@ def egress(facts: Facts) -> Decision | None:
     return None
 
 
+def outside_files(facts: Facts) -> Decision | None:
+    """Deny files outside of the workspace to commands that use them for certain."""
+    if not facts.outside:
+        return None
+    return _deny("outside", f"{facts.outside} is outside of the workspace. Work without it.")
+
+
 def own_places(facts: Facts) -> Decision | None:
     """Deny access to Holdfast's journal and settings under every autonomy."""
     for path in (*facts.paths, *facts.words):
@@ -442,6 +451,7 @@ RULES: tuple[Rule, ...] = (
     egress,
     steering_files,
     hook_programs,
+    outside_files,
     listed_rules,
     never,
     unread_commands,

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 from holdfast.policy.simple import SimpleCommand, Word
 
+Depth = Literal["", "visible", "all"]
 UseAccess = Literal["read", "write", "tree"]
 
 
@@ -19,6 +20,8 @@ class Use(NamedTuple):
     """The path. A relative one starts at the folder of the command."""
     overwrites: bool = False
     """Whether it replaces what was there, or moves it away."""
+    deep: Depth = ""
+    """What it reads of a folder, at any depth: nothing, all files, or those whose names begin with no dot."""
 
 
 class Uses(NamedTuple):

@@ -15,6 +15,7 @@ from holdfast.policy.programs import uses_of
 from holdfast.policy.programs_options import HARMLESS_DEVICES
 from holdfast.policy.protected import Access
 from holdfast.policy.simple import OWN_PIPE, SimpleCommand
+from holdfast.policy.uses import Depth
 
 _GUESSED_WRITES = frozenset(
     {"patch", "ed", "ex", "vi", "vim", "nvim", "nano", "emacs", "truncate", "shred", "sponge", "chmod", "chown",
@@ -40,6 +41,8 @@ class PathWord(NamedTuple):
     """Whether its text and its folder are known."""
     replaces: bool = False
     """Whether what was there before is lost."""
+    deep: Depth = ""
+    """What the command reads below it."""
 
 
 def words_of(command: Command) -> Iterator[PathWord]:
@@ -65,7 +68,7 @@ def _used(step: Step) -> Iterator[PathWord]:
         if word.text == OWN_PIPE:
             continue
         is_sure = word.is_known and (is_known or word.text.startswith("/"))
-        yield PathWord(word.text, use.access, "", word.is_glob, True, is_sure, use.overwrites)
+        yield PathWord(word.text, use.access, "", word.is_glob, True, is_sure, use.overwrites, use.deep)
     for operator, word in step.command.redirections:
         if operator.startswith("<<") or word.text in HARMLESS_DEVICES or word.text == OWN_PIPE:
             continue

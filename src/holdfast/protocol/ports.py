@@ -17,7 +17,6 @@ from holdfast.protocol.grants import Grant
 from holdfast.protocol.hooks import Hook, HookAnswer, Occasion
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import MediaType, Message, ModelReply, ToolCall, Verdict
-from holdfast.protocol.notify import NotificationDue, Notified
 from holdfast.protocol.outcomes import ModelCut, ModelFailure, Probed
 from holdfast.protocol.request import Purpose
 from holdfast.protocol.rows import (
@@ -485,22 +484,6 @@ class Hooks(Protocol):
 
         Raises:
             Lapsed: the check failed, and the hook was not started.
-        """
-        ...
-
-    async def aclose(self) -> None:
-        """End what still runs."""
-        ...
-
-
-class Notifier(Protocol):
-    """Notifies people of what happens to sessions."""
-
-    async def notify(self, session: str, workspace: str, due: NotificationDue, check: Check) -> Notified:
-        """Notify once, even if a process before this one tried, and return what became of it.
-
-        Raises:
-            Lapsed: the check failed, and nothing was done.
         """
         ...
 

@@ -15,7 +15,6 @@ from msgspec.structs import fields, replace
 from holdfast.protocol.allowed import EVERYWHERE
 from holdfast.protocol.hooks import Hook
 from holdfast.protocol.limits import DEFAULT_MAX_OUTPUT_TOKENS, Limits, ModelFacts
-from holdfast.protocol.notify import NotifyAbout
 from holdfast.protocol.prompt import CustomSection
 from holdfast.protocol.rules import PolicyRule
 
@@ -55,8 +54,6 @@ class Posture(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="po
     autonomy: Autonomy = "supervised"
     approve_by: ApproveBy = "wait"
     approval_deadline_s: float = 604_800.0
-    notify_on: tuple[NotifyAbout, ...] = ()
-    """What people are notified of."""
 
 
 class Policy(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="policy"):

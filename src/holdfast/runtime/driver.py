@@ -22,7 +22,6 @@ from holdfast.core.wanted import (
     Admit,
     Attempt,
     CallModel,
-    Notify,
     Prepare,
     PrepareRequest,
     PrepareSide,
@@ -323,10 +322,7 @@ class Driver:
             return None
         for action in self._wanted:
             if (
-                type(action) is CallModel
-                or type(action) is RunTool
-                or type(action) is RunHook
-                or type(action) is Notify
+                type(action) is CallModel or type(action) is RunTool or type(action) is RunHook
             ) and action.key not in self._running:
                 # The machine may have slept since the commit. If nobody took the session meanwhile, the lease
                 # is renewed and the attempt begins. Otherwise the other driver has closed it already.

@@ -19,7 +19,7 @@ from holdfast.core.causes import Outcome
 from holdfast.core.evidence import evidence_of
 from holdfast.core.model_calls import most_tool_calls
 from holdfast.core.state import State
-from holdfast.core.wanted import Attempt, CallModel, Notify, RunHook, RunTool
+from holdfast.core.wanted import Attempt, CallModel, RunHook, RunTool
 from holdfast.errors import Fenced, Lapsed, StorageError
 from holdfast.protocol.failures import SAID_CHARS, Failure, FailureCode
 from holdfast.protocol.hooks import failure_of
@@ -39,7 +39,6 @@ from holdfast.protocol.messages import (
     calls_of,
     text_of,
 )
-from holdfast.protocol.notify import Notified
 from holdfast.protocol.outcomes import AttemptResult, ModelCut, ModelFailure
 from holdfast.protocol.ports import CallContext, Check, Delta, Medium, ModelAttempt, RawResult
 from holdfast.protocol.request import Purpose
@@ -67,7 +66,6 @@ GIVEN_UP = (
     "This call did not run: its arguments contained what looks like a secret, and there was no room to keep them in "
     "memory. Make it again, with smaller arguments or without the secret."
 )
-NO_NOTIFIER = "the configuration of this process has no [notify] command"
 SURVEY_S = 5.0
 """How long a response waits for the look at the workspace that began with its request."""
 UNKNOWN_WORKSPACE = "unknown"
@@ -113,8 +111,6 @@ class Runner:
                 result = await (self._looking(work, state, settings) if looks else work)
             elif isinstance(action, RunTool):
                 result = await self._run_tool(action, settings)
-            elif isinstance(action, Notify):
-                result = await self._notify(action, settings)
             else:
                 result = await answer_of(self._ports, self._apart, action, state, self._check)
         except (Fenced, StorageError):
@@ -125,17 +121,6 @@ class Runner:
         if isinstance(result, CallResult):
             result = replace(result, duration_ms=duration_ms)
         return Outcome(action.key, result, duration_ms, first.after_ms)
-
-    async def _notify(self, action: Notify, settings: Settings) -> Notified:
-        notifier = self._ports.notifier
-        if notifier is None:
-            return Notified("failed", NO_NOTIFIER)
-        try:
-            return await notifier.notify(self._session, settings.tools.workspace, action.due, self._check)
-        except (Fenced, StorageError):
-            raise
-        except Exception as error:  # a session does not end because nobody hears of it
-            return Notified("failed", self._ports.redact(f"it could not be run ({type(error).__name__})"))
 
     # --- models ---------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ import os
 import shlex
 import shutil
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -20,7 +21,7 @@ from msgspec.structs import replace
 
 from holdfast.policy.commands import Command, parsed
 from holdfast.policy.listed import Program, simple_commands
-from holdfast.policy.paths import malformed
+from holdfast.policy.paths import is_inside, malformed
 from holdfast.policy.protected import Access
 from holdfast.policy.rules import Facts, PathFact
 from holdfast.policy.words import words_of
@@ -71,7 +72,8 @@ def facts_of(spec: ToolSpec, values: dict[str, Any], settings: Settings, own: Ow
         commands=commands,
         words=tuple(found.paths),
         unread="it has too many words" if too_many else found.unread,
-        unproved=found.unproved,
+        unproved=found.unproved or _decoy(commands, workspace),
+        outside=found.outside,
         programs=tuple(programs[:MAX_PROGRAMS]),
         allowed=_allowed(settings),
         urls=urls,
@@ -193,6 +195,28 @@ def _programs(commands: Iterable[Command], settings: Settings) -> Iterator[Progr
 def _programs_named(policy: Policy) -> list[str]:
     rules = (rule_of(rule.text) for rule in (*policy.deny, *policy.ask, *policy.allow))
     return list(dict.fromkeys(rule.words[0] for rule in rules if rule.words))
+
+
+def _decoy(commands: Iterable[Command], workspace: str) -> str:
+    """Return the first program that has the name of a known one and lies in the workspace, as a sentence; empty if
+    there is no such program. Only a search path with a folder of the workspace can lead to one.
+    """
+    if not _leads_into(os.environ.get("PATH", ""), workspace):
+        return ""
+    names = {step.command.words[0].text for each in commands for step in each.simple if step.command.words}
+    found = (
+        name for name in sorted(names) if "/" not in name and is_inside(workspace, file_of(name, workspace))
+    )
+    name = next(found, "")
+    return f"`{name[:80]}` is a program of the workspace here." if name else ""
+
+
+@lru_cache(maxsize=16)
+def _leads_into(searched: str, workspace: str) -> bool:
+    return not all(
+        each.startswith("/") and not is_inside(workspace, os.path.realpath(each))
+        for each in searched.split(os.pathsep)
+    )
 
 
 def file_of(word: str, workspace: str) -> str:

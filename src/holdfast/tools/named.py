@@ -18,6 +18,7 @@ from holdfast.tools.own import OwnPlaces
 
 MAX_ENTRIES = 20_000
 """How many names of folders are compared with the wildcards of a call."""
+_WILD = ("*", "?", "[")
 _SECRET_EXAMPLES = (".env",)
 """Names that a wildcard after a dot may be meant for, also where no such file exists yet."""
 
@@ -29,6 +30,8 @@ class WordFacts:
         self.paths: list[PathFact] = []
         self.unproved = ""
         """The first file that is used and may lie outside of the workspace, or may be lost, as a sentence."""
+        self.outside = ""
+        """The first file that is used for certain and lies outside of the workspace."""
         self.unread = ""
         """Why not everything was looked at."""
         self._workspace = workspace
@@ -57,6 +60,23 @@ class WordFacts:
                 self._expand(word, real, wild)
             if word.is_used:
                 self._prove(word, real, wild, is_there=is_there)
+            if word.deep:
+                for folder in self._matching(real, wild) if wild else (real,):
+                    self._look_below(word, folder)
+
+    def _look_below(self, word: PathWord, folder: str) -> None:
+        """Look for secrets below a folder that a command searches. It follows no links there."""
+        folders = [folder]
+        while folders:
+            for entry in self._entries_of(folders.pop()):
+                if entry.name == ".git" or (word.deep == "visible" and entry.name.startswith(".")):
+                    continue
+                if secret_rule(entry.path) and not entry.is_symlink():
+                    given = f"{word.text} (with {os.path.relpath(entry.path, self._workspace)})"
+                    self.paths.append(PathFact(given, entry.path, "", "read"))
+                    return
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
 
     def _path_of(self, word: PathWord) -> str:
         """Return the path of a word, from the root of the disk."""
@@ -105,7 +125,9 @@ class WordFacts:
         if not word.is_sure:
             self._doubt(word, "is known only when the command runs")
         elif not is_inside(self._workspace, real):
-            self._doubt(word, "is not in the workspace")
+            self.outside = self.outside or word.text[:80]
+        elif word.access != "read" and "/-" in f"/{word.text}":
+            self._doubt(word, "has a name that programs take for an option")
         elif word.access != "read" and (wild or word.access == "tree"):
             self._doubt(word, "stands for several files that would change")
         elif word.replaces and is_there and _has_content(real):
@@ -117,6 +139,8 @@ class WordFacts:
         if any(fits_wildcards(name, last) for name in _SECRET_EXAMPLES) and last.strip(".*?") != "":
             self.paths.append(PathFact(word.text, os.path.join(real, _SECRET_EXAMPLES[0]), "", "read"))
         for path in self._matching(real, wild):
+            if word.text.startswith(_WILD) and path[len(real) :].lstrip("/").startswith("-"):
+                self._doubt(word, "matches a name that programs take for an option")
             target = os.path.realpath(path)
             if not is_inside(self._workspace, target):
                 self._doubt(word, "matches a link that leads out of the workspace")
@@ -131,22 +155,22 @@ class WordFacts:
         for depth, pattern in enumerate(wild):
             found: list[str] = []
             for each in folders:
-                for name in self._names(each):
-                    if name == pattern or _matches(name, pattern):
-                        found.append(os.path.join(each, name))
+                for entry in self._entries_of(each):
+                    if entry.name == pattern or _matches(entry.name, pattern):
+                        found.append(os.path.join(each, entry.name))
             folders = found
             if depth + 1 == len(wild):
                 yield from found
 
-    def _names(self, folder: str) -> Iterator[str]:
+    def _entries_of(self, folder: str) -> Iterator[os.DirEntry[str]]:
         try:
             with os.scandir(folder) as entries:
                 for entry in entries:
                     if self._entries <= 0:
-                        self.unread = "its wildcards match too many names"
+                        self.unread = "it looks at too many names"
                         return
                     self._entries -= 1
-                    yield entry.name
+                    yield entry
         except OSError:
             return
 

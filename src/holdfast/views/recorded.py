@@ -76,8 +76,6 @@ def cause_of(state: State, first: e.Record, batch: Sequence[e.Event]) -> Cause |
 
 def _outcome(key: str, told: e.Event) -> Outcome | None:
     match told:
-        case e.NotificationEnded(notified=notified):
-            return Outcome(key, notified)
         case e.Responded():
             parts = tuple(replace(p, call_id="") if isinstance(p, ToolCall) else p for p in told.parts)
             parts += (ToolCall("", "", ""),) * told.calls_refused
