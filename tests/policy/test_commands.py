@@ -28,7 +28,7 @@ def ws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home, workspace = tmp_path / "home", tmp_path / "ws"
     for folder in ("src", "sub", "logs", ".git/hooks"):
         (workspace / folder).mkdir(parents=True)
-    for name in ("README.md", "a.txt", "notes.md", "src/app.py", ".env", ".git/config"):
+    for name in ("README.md", "a.txt", "notes.md", "src/app.py", ".env", ".git/config", "sub/server.pem"):
         (workspace / name).write_text("text\n")
     (home / ".ssh").mkdir(parents=True)
     (home / ".ssh" / "id_rsa").write_text("key\n")
@@ -104,6 +104,11 @@ def test_a_command_that_is_not_understood_is_asked_about_also_under_full_autonom
         ("cat .env", "secret-path"),
         ("cat .e*", "secret-path"),
         ("cat .[e]nv", "secret-path"),
+        ("cat sub/*", "secret-path"),
+        ("cd sub && cat s*", "secret-path"),
+        ("for f in sub/*; do cat $f; done", "secret-path"),
+        ("x='a.txt .env'; cat $x", "secret-path"),
+        ("x='sub/*'; cat $x", "secret-path"),
         ("cat {a.txt,.env}", "secret-path"),
         ("{ cat,.env; }; cat {,.env}", "secret-path"),
         ("x=.env; cat $x", "secret-path"),

@@ -55,7 +55,8 @@ def folders(text: str) -> list[tuple[str, ...] | None]:
         ("echo '{a,b}' \\{a,b\\} \"{a,b}\"", [["echo", "{a,b}", "{a,b}", "{a,b}"]]),
         ("cat {cat,.env}", [["cat", "cat", ".env"]]),
         ("x=a; cat $x \"$x/b\"", [["cat", "a", "a/b"]]),
-        ("x='a b'; cat $x \"$x\"", [["cat", "?", "a b"]]),
+        ("x='a b'; cat $x \"$x\" c$x", [["cat", "a", "b", "a b", "?"]]),
+        ("x=''; cat $x b", [["cat", "b"]]),
         ("x=a; x=$(ls); cat $x", [["ls"], ["cat", "?"]]),
         ("(x=a); cat $x", [["cat", "?"]]),
         ("x=a; read x; cat $x", [["read", "x"], ["cat", "?"]]),
@@ -97,7 +98,7 @@ def test_words_are_read_as_the_programs_get_them(text: str, expected: list[list[
      "l\\\ns", "ls\x0b-l", "a=1 >(", "{a,b} c", "{p", "{}", "echo $\"x\"", "echo {a,b", "echo {01..10}",
      "echo {1..99999}", "!\"a\"", "time x=1 ls", "cat <<E\nx", "cat <<E\nx\nE ", "cat <<A <<B\nx\nA\ny\nB",
      "echo `a \\`b\\``", "((a); b)",
-     "[[ :<(p) ]]", "a | x=1 > b c", "a $(b <<E\nx\nE\nc; d)", "a=(1)# b", "f() { ls; }; coproc f",
+     "[[ :<(p) ]]", "IFS=,; cat a", "a | x=1 > b c", "a $(b <<E\nx\nE\nc; d)", "a=(1)# b", "f() { ls; }; coproc f",
      "cd() { ls; }", "select x", "ls " + " " * 4_000 + "; x",
      "$HOME{a,b}", "x" * (MAX_TEXT_BYTES + 1), "echo \ud800", "echo $'\\xff'", "done", "ls; ; ls"],
 )  # fmt: skip

@@ -292,6 +292,8 @@ class _Reader(CommandReader):
 
     def _set(self, assigned: Sequence[tuple[str, Word]]) -> None:
         for name, value in assigned:
+            if name == "IFS":
+                self._note("it changes where the shell splits words")
             self._variables.set(name, value)
 
     def _unset(self, node: Node, flow: Flow) -> Ways:

@@ -51,6 +51,8 @@ _HARMLESS = re.compile(
 NUMBERS = re.compile(r"[0-9\s+*/%()<>=!&|^~,?:-]*", re.ASCII)
 """Arithmetic without names: a name's value may contain a command."""
 _SPLITS = re.compile(r"[\s*?\[\\]")
+_IFS = re.compile(r"[ \t\n]+")
+_GLOB_OR_ESCAPE = re.compile(r"[*?\[\\]")
 _GLOB = re.compile(r"[*?\[]")
 _TILDE = re.compile(r"~(?=/|\Z)")
 _LATER_TILDE = re.compile(r"[:=]~")
@@ -60,7 +62,7 @@ _IN_DOCUMENT = re.compile(_IN_QUOTES.pattern.replace('"', ""), re.DOTALL)
 _AFTER_DOLLAR = (b"", b" ", b"\t", b"\n", b";", b"&", b"|", b")", b"/", b".", b",", b"%", b"=", b":", b"+")
 """What may follow a `$` that stands for itself."""
 
-Kind = Literal["raw", "quoted", "glob", "unknown"]
+Kind = Literal["raw", "quoted", "glob", "split", "unknown"]
 
 
 class Piece(NamedTuple):
@@ -68,8 +70,8 @@ class Piece(NamedTuple):
 
     text: str
     kind: Kind
-    """`raw`: outside of quotes, where characters have a meaning. `glob`: the names that match a
-    pattern. `unknown`: only known when the command runs."""
+    """`raw`: outside of quotes, where characters have a meaning. `glob`: the names that match a pattern. `split`:
+    what the shell splits at blanks, and matches then. `unknown`: only known when the command runs."""
     is_open: bool = False
     """Whether it is a variable without braces or quotes: with a letter after it, it is another one."""
 
@@ -114,6 +116,8 @@ class WordReader:
         if PLAIN.fullmatch(raw) and b"~" not in raw:
             return (Word(raw.decode()),)
         pieces = self._pieces(node)
+        if len(pieces) == 1 and pieces[0].kind == "split" and not _GLOB_OR_ESCAPE.search(pieces[0].text):
+            return [Word(text) for text in _IFS.split(pieces[0].text) if text]
         if any(piece.kind == "raw" and "{" in piece.text for piece in pieces):
             every = expanded_braces(pieces, self._budget)
             return [
@@ -239,17 +243,17 @@ class WordReader:
             return Piece(text, "unknown")
         if is_quoted or (value.text and not value.is_glob and not _SPLITS.search(value.text)):
             return Piece(value.text, "glob" if value.is_glob else "quoted")
-        return Piece(text, "unknown")
+        return Piece(value.text, "split")
 
     def _joined(self, pieces: Sequence[Piece]) -> Word:
         text = "".join([piece.text for piece in pieces])
         self._budget[0] -= len(text)
         if self._budget[0] < 0:
             raise Unreadable("its words are too long when they are written out")
-        is_known = all(piece.kind != "unknown" for piece in pieces)
+        is_known = all(piece.kind not in ("unknown", "split") for piece in pieces)
         is_glob = False
         for piece in pieces:
-            if piece.kind in ("raw", "glob") and _GLOB.search(piece.text):
+            if piece.kind in ("raw", "glob", "split") and _GLOB.search(piece.text):
                 is_glob = True
         if is_glob and any(piece.kind == "quoted" and _GLOB.search(piece.text) for piece in pieces):
             is_known = False
