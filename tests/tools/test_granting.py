@@ -62,8 +62,8 @@ async def judged(bench: Bench, name: str, text: str, *grants: Grant, **changes: 
 
 @pytest.mark.requirement("S6")
 async def test_the_narrowest_rule_is_offered_for_a_command(supervised: Bench) -> None:
-    found = await asked(supervised, "shell", command("cp 'a b' c"))
-    assert found.offer == Offer("shell(cp 'a b' c)")
+    found = await asked(supervised, "shell", command("mv 'a b' c"))
+    assert found.offer == Offer("shell(mv 'a b' c)")
 
 
 @pytest.mark.requirement("S6")
@@ -73,17 +73,17 @@ async def test_the_narrowest_rule_is_offered_for_a_command(supervised: Bench) ->
         ("python3 -c 'print(1)'", "runs whatever it is given"),
         ("python3 x.py", "runs whatever it is given"),
         ("bash -c ./x", "runs whatever it is given"),
-        ("env cp a b", "runs whatever it is given"),
-        ("nice cp a b", "runs whatever it is given"),
+        ("env mv a b", "runs whatever it is given"),
+        ("nice mv a b", "runs whatever it is given"),
         ("find . -delete", "runs whatever it is given"),
-        ("cp a b > c", "literal words"),
-        ("cp $A b", "literal words"),
-        ("cp a* b", "literal words"),
-        ("cp a b && cp c d", "a single command"),
-        ("cp a b | cat", "a single command"),
-        ("cp 'a*' b", "No rule has exactly these words"),
+        ("mv a b > c", "literal words"),
+        ("mv $A b", "literal words"),
+        ("mv a* b", "literal words"),
+        ("mv a b && mv c d", "a single command"),
+        ("mv a b | cat", "a single command"),
+        ("mv 'a*' b", "No rule has exactly these words"),
         ("no-such-program a", "not a program"),
-        ("cp " + "a" * 600 + " b", "No rule has exactly these words"),
+        ("mv " + "a" * 600 + " b", "No rule has exactly these words"),
     ],
 )
 async def test_no_grant_is_offered_for_what_could_run_anything_or_has_no_exact_rule(
@@ -98,12 +98,12 @@ async def test_no_grant_is_offered_for_what_could_run_anything_or_has_no_exact_r
 async def test_a_plain_name_that_leads_into_the_workspace_is_offered_no_grant(
     supervised: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = supervised.workspace / "cp-here"
+    program = supervised.workspace / "mv-here"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{supervised.workspace}:/usr/bin:/bin")
-    assert "not a program outside" in (await asked(supervised, "shell", command("cp-here a"))).no_offer
-    assert (await asked(supervised, "shell", command("./cp-here a"))).offer == Offer("shell(./cp-here a)")
+    assert "not a program outside" in (await asked(supervised, "shell", command("mv-here a"))).no_offer
+    assert (await asked(supervised, "shell", command("./mv-here a"))).offer == Offer("shell(./mv-here a)")
 
 
 @pytest.mark.requirement("S6", "C14")
@@ -112,7 +112,7 @@ async def test_after_untrusted_text_nothing_that_may_send_is_offered_a_grant_or_
     supervised: Bench, name: str
 ) -> None:
     add_tools(supervised)
-    text = command("cp a b") if name == "shell" else '{"text":"a"}'
+    text = command("mv a b") if name == "shell" else '{"text":"a"}'
     before = await asked(supervised, name, text)
     grant = grant_of(supervised, name, before)
     assert isinstance(await judged(supervised, name, text, grant), Allowed)
@@ -125,12 +125,12 @@ async def test_after_untrusted_text_nothing_that_may_send_is_offered_a_grant_or_
 
 @pytest.mark.requirement("S6")
 async def test_a_grant_covers_the_same_words_and_no_others(supervised: Bench) -> None:
-    grant = grant_of(supervised, "shell", await asked(supervised, "shell", command("cp a b")))
-    for text in ("cp a b", " cp  a 'b'"):
+    grant = grant_of(supervised, "shell", await asked(supervised, "shell", command("mv a b")))
+    for text in ("mv a b", " mv  a 'b'"):
         allowed = await judged(supervised, "shell", command(text), grant)
         assert isinstance(allowed, Allowed), text
         assert grant_in(allowed.decisions) == "s-g1"
-    for text in ("cp a b c", "cp a", "cp b a", "cp a b; cp a b", "env cp a b", "cp a $B", "CP a b"):
+    for text in ("mv a b c", "mv a", "mv b a", "mv a b; mv a b", "env mv a b", "mv a $B", "CP a b"):
         assert isinstance(await judged(supervised, "shell", command(text), grant), Asked), text
 
 
@@ -152,9 +152,9 @@ async def test_a_grant_covers_a_program_only_with_the_content_that_was_approved(
 async def test_a_grant_of_elsewhere_or_one_that_has_ended_covers_nothing(
     supervised: Bench, changes: dict[str, Any]
 ) -> None:
-    question = await asked(supervised, "shell", command("cp a b"))
+    question = await asked(supervised, "shell", command("mv a b"))
     grant = grant_of(supervised, "shell", question, **changes)
-    found = await judged(supervised, "shell", command("cp a b"), grant)
+    found = await judged(supervised, "shell", command("mv a b"), grant)
     assert isinstance(found, Asked)
     has_ended = not grant.is_live(NOW_MS)
     assert found.lapsed == ("s-g1" if has_ended else "")
@@ -174,24 +174,24 @@ async def test_a_grant_for_another_tool_covers_exactly_the_same_arguments(superv
 
 @pytest.mark.requirement("S6")
 async def test_a_grant_answers_for_the_autonomy_alone(supervised: Bench) -> None:
-    text = command("cp a b")
+    text = command("mv a b")
     grant = grant_of(supervised, "shell", await asked(supervised, "shell", text))
-    supervised.settings = changed(supervised.settings, ask=(PolicyRule("shell(cp *)"),))
+    supervised.settings = changed(supervised.settings, ask=(PolicyRule("shell(mv *)"),))
     found = await judged(supervised, "shell", text, grant)
     assert isinstance(found, Asked)
-    assert "ask:shell(cp *)" in found.no_offer
-    supervised.settings = changed(supervised.settings, ask=(), deny=(PolicyRule("shell(cp *)"),))
+    assert "ask:shell(mv *)" in found.no_offer
+    supervised.settings = changed(supervised.settings, ask=(), deny=(PolicyRule("shell(mv *)"),))
     assert not isinstance(await judged(supervised, "shell", text, grant), Allowed | Asked)
     supervised.settings = changed(supervised.settings, deny=(), autonomy="read-only")
     assert not isinstance(await judged(supervised, "shell", text, grant), Allowed | Asked)
-    secret = command("cp ~/.ssh/id_rsa b")
-    forged = msgspec.structs.replace(grant, offer=Offer("shell(cp ~/.ssh/id_rsa b)"))
+    secret = command("mv ~/.ssh/id_rsa b")
+    forged = msgspec.structs.replace(grant, offer=Offer("shell(mv ~/.ssh/id_rsa b)"))
     assert not isinstance(await judged(supervised, "shell", secret, forged), Allowed | Asked)
 
 
 @pytest.mark.requirement("S6")
 async def test_a_session_that_started_too_many_calls_asks_and_no_grant_answers(supervised: Bench) -> None:
-    text = command("cp a b")
+    text = command("mv a b")
     grant = grant_of(supervised, "shell", await asked(supervised, "shell", text))
     supervised.settings = changed(supervised.settings, actions_per_hour=3)
     assert isinstance(await judged(supervised, "shell", text, grant, started=2), Allowed)
