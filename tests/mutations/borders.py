@@ -284,13 +284,6 @@ PERMISSION = (
         "tests/tools/test_granting.py",
     ),
     Mutation(
-        "an approval of a deferred call covers every call",
-        "core/deferred.py",
-        "return next((each for each in state.deferred if each.sha256 == sha256 and each.is_approved), None)",
-        "return next((each for each in state.deferred if each.is_approved), None)",
-        "tests/scenarios/test_what_was_approved.py",
-    ),
-    Mutation(
         "a run ends although a person has yet to decide",
         "core/rules.py",
         'if waits_for_people(draft.state) or "approval" in',

@@ -107,12 +107,14 @@ async def test_a_plain_name_that_leads_into_the_workspace_is_offered_no_grant(
 
 
 @pytest.mark.requirement("S6", "C14")
-@pytest.mark.parametrize("name", ["shell", "post"])
+@pytest.mark.parametrize("name", ["shell", "post", "fetch"])
 async def test_after_untrusted_text_nothing_that_may_send_is_offered_a_grant_or_covered_by_one(
     supervised: Bench, name: str
 ) -> None:
     add_tools(supervised)
-    text = command("mv a b") if name == "shell" else '{"text":"a"}'
+    supervised.settings = changed(supervised.settings, allowed_hosts=("a.example",))
+    texts = {"shell": command("mv a b"), "post": '{"text":"a"}', "fetch": '{"url":"https://a.example/"}'}
+    text = texts[name]
     before = await asked(supervised, name, text)
     grant = grant_of(supervised, name, before)
     assert isinstance(await judged(supervised, name, text, grant), Allowed)
@@ -215,5 +217,10 @@ def add_tools(bench: Bench) -> None:
     def post(text: str) -> None:
         """Post."""
 
+    @tool(effect="network")
+    def fetch(url: Annotated[str, "url"]) -> None:
+        """Fetch."""
+
+    bench.tools.add(fetch)
     bench.tools.add(deploy)
     bench.tools.add(post)
