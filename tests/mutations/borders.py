@@ -272,7 +272,7 @@ PERMISSION = (
     Mutation(
         "--always approves a call for which no grant is offered",
         "core/approvals.py",
-        'if body.makes_grant and (body.decision != "approve" or waiting.grant is None):',
+        'if body.makes_grant and (body.decision != "approve" or offers_none):',
         "if False:",
         "tests/core/test_grants.py",
     ),
