@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.ports import Ports
     from holdfast.runtime.undo import Workshop
     from holdfast.tools.checking import Checker
+    from holdfast.tools.secret_files import SecretFiles
 
 _DURABLE_STORE = "holdfast.storage.sqlite:SqliteStore"
 _VOLATILE_STORE = "holdfast.storage.volatile:VolatileStore"
@@ -59,6 +60,7 @@ _WORKSHOP = "holdfast.runtime.undo:Workshop"
 _CHECKER = "holdfast.tools.checking:Checker"
 _GATES = "holdfast.tools.gates:gates_of"
 _REGISTRY = "holdfast.tools.registry:Registry"
+_SECRET_FILES = "holdfast.tools.secret_files:SecretFiles"
 _OWN_PLACES = "holdfast.tools.own:OwnPlaces"
 _PROCESSES = "holdfast.sandbox.process:Processes"
 _HTTP_POOL = "holdfast.providers.http:HttpPool"
@@ -113,6 +115,7 @@ class App:
     environ: Mapping[str, str]
     http: Any
     """The pool of connections that all providers share."""
+    secret_files: SecretFiles
     deps: dict[str, list[object]] = field(default_factory=dict)
     """What the program gave to the runs that it drives, by session, for its own functions. The last one counts."""
     hooks: Hooks | None = None
@@ -132,6 +135,7 @@ class App:
             guidance=partial(factory(_GUIDANCE), factory(_OWN)(**own_places(self.home, self.environ))),
             sections=factory(_SECTIONS),
             zone=_zone,
+            secret_files=self.secret_files.look,
             run_folder=self.home.folder / _RUN_FOLDER if self.home else None,
             deps=self.deps,
         )
@@ -211,6 +215,7 @@ class App:
                 f"The name of the workspace {folder!r} is not UTF-8 text.",
                 hint="Name another one with -w DIR.",
             )
+        self.secret_files.look_now(folder)
         facts, config = self.facts(name), self.config
         settings = settings_with(
             facts,
@@ -301,6 +306,7 @@ async def open_app(
         UsageError: the name of an extra tool is taken or not valid.
     """
     redact = Redactor(known_secrets(config, environ))
+    secret_files = factory(_SECRET_FILES)(redact, clock)
     async with AsyncExitStack() as open_rooms:
         with before_sending():
             store = memory if memory is not None else open_store(home, clock)
@@ -315,6 +321,7 @@ async def open_app(
         tools = factory(_TOOLS)(
             [*tools_of_packages(config), *extra_tools],
             secret_in=redact.known_in,
+            secret_files=secret_files,
             own=own,
             images=images,
             journals=store,
@@ -322,7 +329,7 @@ async def open_app(
             web=factory(_WEB)(keys=environ, now_ms=clock.uptime_ms),
         )
         open_rooms.push_async_callback(_close, "What tools left", tools)
-        app = App(config, home, store, tools, redact, clock, environ, http, hooks=hooks)
+        app = App(config, home, store, tools, redact, clock, environ, http, secret_files, hooks=hooks)
         open_rooms.push_async_callback(_close_providers, app)
         await open_rooms.enter_async_context(app.controller)
         yield app
@@ -470,11 +477,13 @@ def built_in_specs() -> tuple[ToolSpec, ...]:
 def open_checker(config: Config, home: Home, workspace: Path, environ: Mapping[str, str]) -> Checker:
     """Return what judges calls in a workspace as a run with this configuration would, without running any."""
     places = factory(_OWN_ON_DISK)(factory(_OWN)(**own_places(home, environ)))
-    known_in = Redactor(known_secrets(config, environ)).known_in
+    redact = Redactor(known_secrets(config, environ))
+    files = factory(_SECRET_FILES)(redact, SYSTEM_CLOCK)
+    files.read(os.path.realpath(workspace))
     facts = ModelFacts("none", "none", price="unknown")  # no rule looks at the model
     settings = settings_with(facts, os.path.realpath(workspace), **_bounds(config))
     registry = factory(_REGISTRY)(factory(_BUILT_IN)(factory(_PROCESSES)(), places))
-    checker: Checker = factory(_CHECKER)(registry, factory(_GATES)(known_in, places), settings)
+    checker: Checker = factory(_CHECKER)(registry, factory(_GATES)(redact.known_in, places, files), settings)
     return checker
 
 
@@ -489,6 +498,13 @@ def known_secrets(config: Config, environ: Mapping[str, str]) -> dict[str, str]:
     names |= {said.api_key_env for said in config.providers.values() if said.api_key_env}
     keys = {name: value for name in names if (value := environ.get(name, "").strip())}
     return named_secrets(environ) | keys
+
+
+def redactor_for(config: Config, environ: Mapping[str, str], workspace: str) -> Redactor:
+    """Return what masks all known secrets, also those in the secret files of a workspace."""
+    redact = Redactor(known_secrets(config, environ))
+    factory(_SECRET_FILES)(redact, SYSTEM_CLOCK).read(os.path.realpath(workspace))
+    return redact
 
 
 def _notices(settings: Settings) -> Iterable[str]:

@@ -199,7 +199,7 @@ SECRETS = (
     Mutation(
         "a call with the value of a known secret runs",
         "tools/gates.py",
-        '        Gate("secrets", partial(_secrets, secret_in), "quick"),\n',
+        '        Gate("secrets", partial(_secrets, secret_in, files), "quick"),\n',
         "",
         "tests/tools/test_dispatcher.py tests/library/test_masked_calls.py",
     ),

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.app import known_secrets
+from holdfast.app import redactor_for
 from holdfast.cli.batch import answered
 from holdfast.cli.config_commands import load_here
 from holdfast.cli.options import HomeFlag, JsonFlag
@@ -32,7 +32,8 @@ def redact(
 ) -> int:
     """Print what stdin has, with every secret replaced by [redacted:KIND].
 
-    Known secrets are masked too: the keys in the environment, and those that the configuration names. A batch gives
+    Known secrets are masked too: the keys in the environment, those that the configuration names, and the values in
+    this folder's secret files, such as .env. A batch gives
     one {"text", "found"} per line, where `found` has the kind of each secret. A line that is not one {"text"} gives
     {"error"} in its place, and the exit code is 1.
 
@@ -42,7 +43,7 @@ def redact(
     """
     if is_json and batch is None:
         raise UsageError("--json goes with --batch FILE.", hint="`holdfast redact < FILE` prints plain text.")
-    redactor = Redactor(known_secrets(load_here(home), os.environ))
+    redactor = redactor_for(load_here(home), os.environ, ".")
     if batch is None:
         _copy(StreamRedactor(redactor))
         return 0

@@ -33,3 +33,13 @@ def _found(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         is_named = _NAMES.fullmatch(name) or (_VAGUE_NAMES.fullmatch(name) and _DRAWN.fullmatch(value))
         if is_named and not (_PUBLIC.fullmatch(name) or _PLAIN.fullmatch(value) or is_placeholder(value)):
             yield name, value
+
+
+def is_public(name: str) -> bool:
+    """Return whether the name says that its value is for everybody."""
+    return _PUBLIC.fullmatch(name) is not None
+
+
+def is_plain(value: str) -> bool:
+    """Return whether a value is so ordinary that masking it would damage texts, whatever its name is."""
+    return _PLAIN.fullmatch(value) is not None

@@ -9,6 +9,7 @@ import base64
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
+from threading import Lock
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -50,6 +51,14 @@ class _Needle(NamedTuple):
     name: str
 
 
+class _Known:
+    """The known secrets that a redactor shares with the ones that were made from it."""
+
+    def __init__(self, needles: tuple[_Needle, ...]) -> None:
+        self.needles = needles
+        self.lock = Lock()
+
+
 class Redactor:
     """Masks the secrets of a text. Applied to its own output it changes nothing.
 
@@ -60,7 +69,30 @@ class Redactor:
     def __init__(self, known: Mapping[str, str] | None = None) -> None:
         names = {value: name for name, value in (known or {}).items() if len(value) >= KNOWN_SECRET_MIN_CHARS}
         forms = {form: name for value, name in names.items() for form in _forms(value)}
-        self._needles = _sorted(_Needle(form, KNOWN, name) for form, name in forms.items())
+        self._known = _Known(_sorted(_Needle(form, KNOWN, name) for form, name in forms.items()))
+        self._likely: tuple[_Needle, ...] = ()
+        self._merged = (self._known.needles, self._known.needles)
+
+    @property
+    def _needles(self) -> tuple[_Needle, ...]:
+        known, merged = self._merged
+        if known is not self._known.needles:
+            known = self._known.needles
+            merged = _sorted([*known, *self._likely])
+            self._merged = (known, merged)
+        return merged
+
+    def learn(self, values: Iterable[str]) -> None:
+        """Mask these values too, from now on and in every redactor that was made from this one. They have no name, so
+        `known_in` does not find them."""
+        with self._known.lock:
+            before = {needle.text for needle in self._known.needles}
+            forms = {
+                form for value in values if len(value) >= KNOWN_SECRET_MIN_CHARS for form in _forms(value)
+            }
+            if new := forms - before:
+                known = [*self._known.needles, *(_Needle(form, KNOWN, "") for form in new)]
+                self._known.needles = _sorted(known)
 
     def also(self, values: Iterable[str]) -> Redactor:
         """Return a redactor that masks these values everywhere: what only looked like a secret in one place is masked
@@ -68,18 +100,21 @@ class Redactor:
         """
         written = {form for value in values if _is_telling(value) for form in _written(value)}
         other = Redactor()
-        other._needles = _sorted([*self._needles, *(_Needle(form, LIKELY, "") for form in written)])
+        other._known = self._known
+        other._likely = (*self._likely, *(_Needle(form, LIKELY, "") for form in written))
+        other._merged = ((), other._likely)
         return other
 
     @property
     def longest_known(self) -> int:
         """Return the length of the longest form of a known secret, in characters."""
-        return len(self._needles[0].text) if self._needles else 0
+        needles = self._needles
+        return len(needles[0].text) if needles else 0
 
     def known_in(self, text: str) -> str:
         """Return the name of a known secret in the text, plain or in a common encoding; empty if it has no secret."""
         for needle in self._needles:
-            if needle.kind == KNOWN and needle.text in text:
+            if needle.name and needle.text in text:
                 return needle.name
         return ""
 

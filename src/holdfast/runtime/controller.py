@@ -25,7 +25,7 @@ from holdfast.errors import (
     clearing_up,
 )
 from holdfast.protocol.codec import encode_json
-from holdfast.protocol.commands import Command, CommandBody, Continue, Principal, Send
+from holdfast.protocol.commands import Command, CommandBody, Continue, Principal, Resolve, Send
 from holdfast.protocol.events import Trigger
 from holdfast.protocol.ids import session_id
 from holdfast.protocol.rows import Approval, InboxEntry, Lease, SessionRow, Situation
@@ -149,9 +149,19 @@ class SessionController:
         """Return the command as it may be stored. Raises what `submit` raises."""
         command = Command(command_id or secrets.token_hex(16), session, principal, body)
         self.check_fits(body)
+        await self._look(session, body)
         command = storable(command, self._ports.redact)
         await check(self._ports.store, command)
         return InboxEntry(command.id, session, self._ports.clock.now_ms(), encode_json(command))
+
+    async def _look(self, session: str, body: CommandBody) -> None:
+        """Look at the secret files of the workspace that a command with texts is about. A driver looks itself."""
+        settings = body.settings if isinstance(body, Send | Continue) else None
+        if settings is None and isinstance(body, Send | Resolve) and session not in self._drivers:
+            with contextlib.suppress(NoSuchSession, StorageCorrupt):
+                settings = (await state_of(self._ports.store, session)).settings
+        if settings is not None:
+            await self._ports.secret_files(settings.tools.workspace)
 
     def check_fits(self, body: CommandBody) -> None:
         """Check that a task is not too long for its model. Raises `UsageError` if it is."""
@@ -161,6 +171,7 @@ class SessionController:
         """Do `submit`, but a repeat of a task that an earlier process left unread counts as the same task: it was
         killed before its first record, and its sender begins it again. The newer settings replace the task's.
         """
+        await self._look(session, task)
         command = storable(Command(secrets.token_hex(16), session, principal, task), self._ports.redact)
         left = await self._left_unread(session)
         twin = next((each for each in left if _is_same_task(each, command)), None)

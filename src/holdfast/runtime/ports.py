@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from holdfast.protocol.ports import Clock, Hooks, Judge, Resolver, Store, Tools, Wire
 from holdfast.protocol.prompt import CustomSection, Guidance
 from holdfast.protocol.settings import Settings
 from holdfast.protocol.zone import UTC, Zone
 from holdfast.redact import Redactor
+
+
+async def _nothing(workspace: str) -> None:
+    """Know nothing of a workspace."""
 
 
 @dataclass(frozen=True)
@@ -37,5 +42,7 @@ class Ports:
     """Returns the sections of system prompts that other packages add."""
     zone: Callable[[str, int], Zone] = lambda _, __: UTC
     """Returns the time zone with a name at a time."""
+    secret_files: Callable[[str], Coroutine[Any, Any, None]] = _nothing
+    """Looks at the secret files of a workspace, so that `redact` knows their values."""
     judge: Judge | None = None
     """Checks answers to runs with a schema. Without it, no answer is good enough."""

@@ -101,6 +101,7 @@ class Runner:
             Fenced: the lease ended before the effect. Nothing of the attempt is recorded.
             StorageError: the store failed, so nothing can be recorded. This is not an outcome of the attempt.
         """
+        await self._ports.secret_files(settings.tools.workspace)
         started_ms = self._ports.clock.uptime_ms()
         first = _FirstDelta(self._ports, started_ms)
         result: AttemptResult
@@ -324,6 +325,9 @@ class Runner:
         finally:
             is_left = True
             teller.flush()
+        await _to_its_end(
+            self._ports.secret_files(settings.tools.workspace)
+        )  # the call may have changed them
         return await self._recorded(raw, original.redact, action, settings)
 
     async def _recorded(

@@ -22,6 +22,7 @@ from holdfast.tools.read_output import ReadOutput
 from holdfast.tools.recall import RecallHistory
 from holdfast.tools.registry import Registry
 from holdfast.tools.search import Glob, Grep, ListDir
+from holdfast.tools.secret_files import SecretFiles
 from holdfast.tools.shell import Shell
 from holdfast.tools.survey import Surveyor
 from holdfast.tools.web import Web
@@ -29,7 +30,7 @@ from holdfast.tools.web_fetch import WebFetch
 from holdfast.tools.web_search import WebSearch
 
 
-def make_tools(
+def make_tools(  # noqa: PLR0913 -- each parameter is a part of the runtime
     extra_tools: Iterable[Tool] = (),
     *,
     secret_in: Callable[[str], str],
@@ -38,6 +39,7 @@ def make_tools(
     journals: Journals | None = None,
     web: Web | None = None,
     hooks: Hooks | None = None,
+    secret_files: SecretFiles | None = None,
 ) -> Dispatcher:
     """Return the built-in tools and the extra ones, behind their gates. The caller closes them.
 
@@ -49,13 +51,14 @@ def make_tools(
         journals: Where sessions read what is stored of them; None: nowhere.
         web: How the web tools reach the network; None: as this machine does.
         hooks: Asks the hooks of settings; None: a call that a hook must see is refused.
+        secret_files: Knows the values in the secret files of workspaces; None: nothing of them is known.
 
     Raises:
         UsageError: a name is taken, or not every provider accepts it.
     """
     processes, places = Processes(), own_places(own)
     registry = Registry([*built_in(processes, places, images, journals, web), *extra_tools])
-    gates = with_hooks(gates_of(secret_in, places), hooks)
+    gates = with_hooks(gates_of(secret_in, places, secret_files), hooks)
     return Dispatcher(registry, processes, gates, Surveyor(places), [journals] if journals else [])
 
 

@@ -36,6 +36,7 @@ from holdfast.tools.http_request import credentials_in
 from holdfast.tools.own import OwnPlaces
 from holdfast.tools.reach import reach_of
 from holdfast.tools.schema import BadSchema, SchemaGate
+from holdfast.tools.secret_files import SecretFiles
 
 PLAN = "plan"
 """The last gate before the hooks."""
@@ -95,11 +96,19 @@ class Gate(msgspec.Struct, frozen=True):
     """Whether a slow gate judges the calls of this tool."""
 
 
-def gates_of(secret_in: Callable[[str], str], own: OwnPlaces) -> tuple[Gate, ...]:
-    """All gates in order. The next gate does not see a refused call."""
+def gates_of(
+    secret_in: Callable[[str], str], own: OwnPlaces, files: SecretFiles | None = None
+) -> tuple[Gate, ...]:
+    """All gates in order. The next gate does not see a refused call.
+
+    Args:
+        secret_in: Returns the name of a known secret whose value is in a text; empty if no value is.
+        own: Holdfast's own files.
+        files: The secret files of workspaces; None: nothing of them is known.
+    """
     return (
         Gate("schema", partial(_schema, SchemaGate()), "quick"),
-        Gate("secrets", partial(_secrets, secret_in), "quick"),
+        Gate("secrets", partial(_secrets, secret_in, files), "quick"),
         Gate("policy", partial(_policy, own), "quick"),
         Gate(PLAN, _plan, "quick"),
         # Hooks come here (`tools.hooked`).
@@ -146,7 +155,7 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join([*names[:_MAX_NAMES], *([f"{more:,} more"] if more > 0 else [])])
 
 
-async def _secrets(secret_in: Callable[[str], str], case: Case) -> Verdict:
+async def _secrets(secret_in: Callable[[str], str], files: SecretFiles | None, case: Case) -> Verdict:
     """Refuse a call that contains the value of a known secret: arguments are stored, shown and sent."""
     found = [case.canonical]
     if "\\" in case.canonical:  # an escaped quote or newline would hide it
@@ -154,6 +163,9 @@ async def _secrets(secret_in: Callable[[str], str], case: Case) -> Verdict:
     if "method" in case.spec.kinds.values():  # headers have passwords in Base64
         found += credentials_in(case.values)
     name = next(filter(None, map(secret_in, found)), "")
+    if not name and files is not None:
+        workspace = case.proposal.settings.tools.workspace
+        name = next(filter(None, (files.named_in(text, workspace) for text in found)), "")
     if not name:
         return case
     message = (

@@ -1,0 +1,137 @@
+"""Which files of a workspace tell secrets, and when they are read again."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from holdfast.clock import SYSTEM_CLOCK
+from holdfast.redact import Redactor
+from holdfast.tools import secret_files
+from holdfast.tools.secret_files import MAX_ENTRIES, SecretFiles
+
+VALUE = "plum-tree" + "-under-7-moons"
+OTHER = "pear-tree" + "-under-8-moons"
+
+pytestmark = pytest.mark.requirement("A4")
+
+
+def known(folder: Path) -> tuple[Redactor, SecretFiles]:
+    redact = Redactor()
+    files = SecretFiles(redact, SYSTEM_CLOCK)
+    files.look_now(str(folder))
+    return redact, files
+
+
+def settle(path: Path, at_s: int) -> None:
+    """Make a change look old, so that only its time tells that there was one."""
+    os.utime(path, (at_s, at_s))
+    os.utime(path.parent, (1_700_000_000, 1_700_000_000))
+
+
+@pytest.mark.parametrize(
+    "path", [".env", ".env.local", "app/.env", "app/web/.env.production", ".aws/credentials", ".pgpass"]
+)
+def test_a_secret_file_is_read_in_the_top_folder_and_two_below(tmp_path: Path, path: str) -> None:
+    file = tmp_path / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"h:1:d:u:{VALUE}\n" if path == ".pgpass" else f"API_TOKEN={VALUE}\n")
+    redact, files = known(tmp_path)
+    assert redact(f"It is {VALUE}.") == "It is [redacted:known]."
+    assert files.named_in(f"x {VALUE} y", str(tmp_path)).startswith(f"{path}:")
+    assert files.named_in(VALUE.encode().hex(), str(tmp_path))
+    assert not redact.known_in(VALUE)
+
+
+@pytest.mark.parametrize(
+    "path", [".env.example", "notes.txt", "a/b/c/.env", "node_modules/.env", ".git/.env"]
+)
+def test_other_files_are_not_read(tmp_path: Path, path: str) -> None:
+    file = tmp_path / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"API_TOKEN={VALUE}\n")
+    redact, files = known(tmp_path)
+    assert (redact(VALUE), files.named_in(VALUE, str(tmp_path))) == (VALUE, "")
+
+
+def test_neither_links_nor_pipes_nor_folders_are_read(tmp_path: Path) -> None:
+    workspace, outside = tmp_path / "workspace", tmp_path / "outside"
+    for folder in (workspace, outside, workspace / ".env.d", workspace / ".env.local"):
+        folder.mkdir()
+    (outside / ".env").write_text(f"API_TOKEN={VALUE}\n")
+    (workspace / ".env").symlink_to(outside / ".env")
+    (workspace / "sub").symlink_to(outside)
+    (workspace / ".docker").symlink_to(outside)
+    os.mkfifo(workspace / ".netrc")
+    os.mkfifo(workspace / ".env.pipe")
+    redact, _ = known(workspace)
+    assert redact(VALUE) == VALUE
+
+
+def test_a_changed_file_is_read_again_and_its_old_value_stays_known(tmp_path: Path) -> None:
+    file = tmp_path / ".env"
+    file.write_text(f"API_TOKEN={VALUE}\n")
+    settle(file, 1_700_000_001)
+    redact, files = known(tmp_path)
+    early = redact.also(["another-value-1"])
+    file.write_text(f"API_TOKEN={OTHER}\n")
+    settle(file, 1_700_000_002)
+    files.look_now(str(tmp_path))
+    for each in (redact, early):
+        assert each(f"{VALUE} {OTHER}") == "[redacted:known] [redacted:known]"
+    assert files.named_in(OTHER, str(tmp_path)) == ".env:API_TOKEN"
+    assert files.named_in(VALUE, str(tmp_path))
+    file.unlink()
+    files.look_now(str(tmp_path))
+    assert redact(OTHER) == "[redacted:known]"
+
+
+def test_a_new_file_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(secret_files, "SWEEP_MS", 0)
+    (tmp_path / "app").mkdir()
+    redact, files = known(tmp_path)
+    (tmp_path / "app" / ".env").write_text(f"API_TOKEN={VALUE}\n")
+    (tmp_path / ".netrc").write_text(f"machine h password {OTHER}\n")
+    files.look_now(str(tmp_path))
+    assert redact(f"{VALUE} {OTHER}") == "[redacted:known] [redacted:known]"
+
+
+def test_nothing_is_read_again_without_a_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / ".env"
+    file.write_text(f"API_TOKEN={VALUE}\n")
+    settle(file, 1_700_000_001)
+    _, files = known(tmp_path)
+    monkeypatch.setattr(files, "read", lambda workspace: pytest.fail("It was read again."))
+    files.look_now(str(tmp_path))
+
+
+def test_a_call_is_refused_only_for_a_value_of_its_own_workspace(tmp_path: Path) -> None:
+    mine, theirs = tmp_path / "mine", tmp_path / "theirs"
+    mine.mkdir()
+    theirs.mkdir()
+    (theirs / ".env").write_text(f"API_TOKEN={VALUE}\n")
+    redact, files = known(mine)
+    files.look_now(str(theirs))
+    assert files.named_in(VALUE, str(mine)) == ""
+    assert files.named_in(VALUE, str(theirs)) == ".env:API_TOKEN"
+    assert redact(VALUE) == "[redacted:known]"
+
+
+def test_a_folder_with_very_many_files_is_not_read_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secret_files, "MAX_ENTRIES_OF_FOLDER", 100)
+    for number in range(200):
+        (tmp_path / f"{number}.env").touch()
+    (tmp_path / ".env").write_text(f"API_TOKEN={VALUE}\n")
+    scan = secret_files._Scan({}, SYSTEM_CLOCK.now_ms())
+    scan.run(str(tmp_path))
+    assert scan._entries == 100 < MAX_ENTRIES
+    assert list(scan.files) == [".env"]
+
+
+def test_what_does_not_exist_has_no_secrets(tmp_path: Path) -> None:
+    redact, files = known(tmp_path / "missing")
+    assert (redact(VALUE), files.named_in(VALUE, str(tmp_path / "missing"))) == (VALUE, "")
