@@ -204,6 +204,27 @@ SECRETS = (
         "tests/tools/test_dispatcher.py tests/library/test_masked_calls.py",
     ),
     Mutation(
+        "a call with a value of the workspace's secret files runs",
+        "tools/gates.py",
+        "if not name and files is not None:",
+        "if False and files is not None:",
+        "tests/cli/test_secret_files.py::test_a_call_with_a_value_is_refused_by_its_name",
+    ),
+    Mutation(
+        "a secret file that a call wrote is not known for its output",
+        "runtime/runner.py",
+        "        await _to_its_end(self._ports.secret_files(settings.tools.workspace))",
+        "        pass",
+        "tests/cli/test_secret_files.py::test_a_file_that_a_call_writes_is_known_when_its_output_is_stored",
+    ),
+    Mutation(
+        "a linked folder is searched for secret files",
+        "tools/secret_files.py",
+        "_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC",
+        "_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC",
+        "tests/tools/test_secret_files.py::test_neither_links_nor_pipes_nor_folders_are_read",
+    ),
+    Mutation(
         "a call whose original is gone runs from its masked copy",
         "runtime/originals.py",
         "return self._kept.get((session, call.call_id))",
