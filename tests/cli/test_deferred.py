@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.processes import Cli, calls, says
 
-COMMAND = "touch made.txt"
+COMMAND = "kill -0 0; touch made.txt"
 
 
 @pytest.mark.requirement("H5")

@@ -10,7 +10,7 @@ import pytest
 from tests.cli.conftest import Filled, Finished, Holdfast
 
 LINES = [
-    {"tool_calls": [{"name": "shell", "arguments": {"command": "echo once >> log.txt"}}]},
+    {"tool_calls": [{"name": "shell", "arguments": {"command": "kill -0 0; echo once >> log.txt"}}]},
     {"text": "Done.", "when": "no output|denied"},
 ]
 

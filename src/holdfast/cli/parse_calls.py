@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from holdfast.cli.batch import answered
-from holdfast.cli.options import JsonFlag
+from holdfast.cli.options import HomeFlag, JsonFlag
 from holdfast.cli.terminal import say, say_json
 from holdfast.config.files import Unreadable, read_opened
 from holdfast.config.paths import expanded
@@ -43,6 +43,7 @@ def parse_calls(
             "--batch", metavar="FILE", help='One {"text", "tools"?, "format"?} per line. - reads stdin.'
         ),
     ] = None,
+    home: HomeFlag = None,  # like every command; it has no part in the answer
     is_json: JsonFlag = False,
 ) -> int:
     """Say which tool calls the text on stdin has, what is left of it, and what was rejected and why.
