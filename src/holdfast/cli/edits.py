@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from holdfast.app import App, open_workshop
@@ -79,6 +79,8 @@ def folded(diff: Iterable[Line], *rest: Span | str) -> list[Line]:
 def proposed(app: App, row: Approval) -> list[Line]:
     """Return the diff of the edit that an approval is about; empty if it is about something else."""
     given = decode_untrusted(row.arguments)
+    if row.source == _BUILT_IN and isinstance(given, dict) and isinstance(text := given.get("patch"), str):
+        return folded(_patch_lines(app.redact(text)))
     path = given.get("path") if isinstance(given, dict) else None
     if row.source != _BUILT_IN or not isinstance(path, str) or app.home is None:
         return []
@@ -86,6 +88,11 @@ def proposed(app: App, row: Approval) -> list[Line]:
     before = content_at(workshop.own, Place(row.workspace, path))
     after = _after(row.tool, given, before)
     return [] if after is None else folded(diff_lines([file_diff(path, before, after, app.redact)]))
+
+
+def _patch_lines(text: str) -> Iterator[Line]:
+    """Return a patch as the model wrote it."""
+    yield from diff_lines([FileDiff("", "changed", text if text.endswith("\n") else f"{text}\n")])
 
 
 def _after(tool: str, given: Mapping[str, Any], before: bytes | None) -> bytes | None:

@@ -16,6 +16,7 @@ UNKNOWN_OUTCOME = (
     "was not repeated. Look at the state of the world before you rely on it or do it again."
 )
 
+_UNSEEN = "it was interrupted, and a look did not show that it happened"
 LOST = (
     "its arguments contained what looks like a secret; only a masked copy of them was stored, and the "
     "process that had the original is gone"
@@ -28,6 +29,17 @@ MAKE_IT_AGAIN = (
 def abandoned(call: Call, why: str) -> ToolCallAbandoned:
     """Close the call, and tell the model that nobody knows its outcome."""
     return ToolCallAbandoned(call.call_id, UNKNOWN_OUTCOME.format(why=why))
+
+
+def unseen(call: Call, told: str) -> ToolCallAbandoned:
+    """Close an interrupted call whose outcome a look did not show. `told`: what the look showed."""
+    return abandoned(call, f"{_UNSEEN}: {told}" if told else _UNSEEN)
+
+
+def seen_in(text: str) -> str:
+    """Return what a look showed, from the text of `unseen`."""
+    before, after = UNKNOWN_OUTCOME.split("{why}")
+    return text.removeprefix(f"{before}{_UNSEEN}").removesuffix(after).removeprefix(": ")
 
 
 def lost(call: Call) -> ToolCallAbandoned:

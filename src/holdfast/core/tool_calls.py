@@ -7,7 +7,7 @@ import math
 import msgspec
 
 from holdfast.core import approvals, deferred, grants, told
-from holdfast.core.closing import abandoned, lost, will_not_run
+from holdfast.core.closing import lost, unseen, will_not_run
 from holdfast.core.draft import Draft
 from holdfast.core.guard import likeness_of, refusal
 from holdfast.core.state import (
@@ -54,8 +54,8 @@ def take_finding(draft: Draft, call: Call, found: Admission | Probed | Lost) -> 
                     CallResult("ok", DONE_BEFORE, trust="data", origin=HOLDFAST, is_private=False),
                 )
             )
-        case Probed():
-            draft.add(abandoned(call, "it was interrupted, and a look did not show that it happened"))
+        case Probed(told=seen):
+            draft.add(unseen(call, seen))
         case Lost():
             draft.add(lost(call))
         case Refused(failure=failure, decisions=decisions):

@@ -25,8 +25,8 @@ _RUN_TEXTS = frozenset(
 )
 """Launchers that run a text which they read, or are given."""
 
-ONE_FILE = frozenset({"read_file", "write_file", "edit_file", "list_dir"})
-"""The tools that touch the path that they name and nothing under it."""
+ONE_FILE = frozenset({"read_file", "write_file", "edit_file", "apply_patch", "list_dir"})
+"""The tools that touch the paths that they name and nothing under them."""
 
 
 Match = Literal["", "may", "is"]

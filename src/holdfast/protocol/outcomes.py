@@ -74,6 +74,8 @@ class Probed(msgspec.Struct, frozen=True):
     """What a look at the world said about an interrupted call."""
 
     happened: Literal["yes", "no", "unknown"]
+    told: str = ""
+    """What was seen, if that is not known for the whole call: which files changed."""
 
 
 class Lost(msgspec.Struct, frozen=True):

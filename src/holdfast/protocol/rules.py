@@ -44,8 +44,8 @@ LAUNCHERS = frozenset({
 _VERSION = re.compile(r"[0-9.]+\Z")
 
 BUILT_IN = (
-    "read_file", "write_file", "edit_file", "list_dir", "glob", "grep", "shell", "ask_user", "update_plan", "answer",
-    "read_output", "recall_history",
+    "read_file", "write_file", "edit_file", "apply_patch", "list_dir", "glob", "grep", "shell", "ask_user",
+    "update_plan", "answer", "read_output", "recall_history",
 )  # fmt: skip
 """Tools whose names are recognised when they are misspelled."""
 _NEAR = 0.8

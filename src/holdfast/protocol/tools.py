@@ -29,11 +29,11 @@ model that the outcome is unknown.
 """
 
 
-ParameterKind = Literal["path", "command", "url", "timeout", "query", "method"]
+ParameterKind = Literal["path", "command", "url", "timeout", "query", "method", "patch"]
 """What an argument means to the gates. `path`: a file or folder, relative to the workspace. `command`: text for a
 shell. `url`: an address. `timeout`: the seconds that this call may take, instead of the tool's own limit. `query`:
 what is searched for; the guard compares only where, and what was found. `method`: of an HTTP request; a call with one
-of `READING` may run again after a crash.
+of `READING` may run again after a crash. `patch`: the text of a patch, which names files; all of them are judged.
 """
 
 READING = frozenset({"GET", "HEAD"})

@@ -9,6 +9,7 @@ from holdfast.protocol.ports import Hooks, Journals, Tool
 from holdfast.sandbox.process import Processes
 from holdfast.storage.images import Images
 from holdfast.tools.answer import answer
+from holdfast.tools.apply_patch import ApplyPatch
 from holdfast.tools.ask import AskUser
 from holdfast.tools.dispatcher import Dispatcher
 from holdfast.tools.files import EditFile, ReadFile, WriteFile
@@ -75,6 +76,7 @@ def built_in(
         ReadFile(own),
         WriteFile(own, images),
         EditFile(own, images),
+        ApplyPatch(own, images),
         ListDir(own),
         Glob(own),
         Grep(processes, own),

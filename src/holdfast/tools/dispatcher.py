@@ -56,7 +56,7 @@ TRY = "You can try {name} instead."
 GRACE_S = 2.0
 """A tool that keeps its own time limit is cancelled this much later."""
 _DETAIL_CHARS = 4_000
-_WORKSPACE_KINDS = frozenset({"path", "command"})
+_WORKSPACE_KINDS = frozenset({"path", "command", "patch"})
 
 
 class Dispatcher:

@@ -31,6 +31,7 @@ from holdfast.protocol.settings import Policy, Settings
 from holdfast.protocol.tools import READING, OnInterrupt, ParameterKind, ToolSpec
 from holdfast.tools.named import WordFacts
 from holdfast.tools.own import OwnPlaces
+from holdfast.tools.patch import paths_in
 from holdfast.tools.workspace import PathRefused, Root, place
 
 MAX_WORDS = 20_000
@@ -57,6 +58,8 @@ def facts_of(spec: ToolSpec, values: dict[str, Any], settings: Settings, own: Ow
         return plain
     urls = tuple(_named(spec, values, "url"))
     paths = [*_named(spec, values, "path"), *map(_path_in, urls)]
+    for text in _named(spec, values, "patch"):
+        paths += paths_in(text)
     access: Access = "read" if spec.effect == "read" else "write"
     workspace, home = settings.tools.workspace, os.path.expanduser("~")
     root = Root(workspace, own)

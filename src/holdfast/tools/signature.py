@@ -19,7 +19,7 @@ from holdfast.tools.context import deps_of, is_context
 from holdfast.tools.docstrings import docstring
 
 _SHAPE = "Arguments_of_a_call"
-_KINDS: tuple[ParameterKind, ...] = get_args(ParameterKind)
+_KINDS: tuple[ParameterKind, ...] = tuple(each for each in get_args(ParameterKind) if each != "patch")
 TOOL_TRUST: tuple[Trust, ...] = ("data", "untrusted")
 """The trust that a function may declare for its result. It never has the trust of a person or of the model."""
 _PRIVACY: Mapping[str, bool] = {"private": True, "public": False}

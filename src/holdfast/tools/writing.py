@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Literal
 
@@ -34,6 +34,8 @@ from holdfast.tools.workspace import (
 )
 
 _CHUNK_BYTES = 1 << 20
+_MOST_TOLD = 20
+_Happened = Literal["yes", "no", "unknown"]
 _PREFIX, _SUFFIX = ".holdfast-", ".tmp"
 
 NewDigest = Callable[[], Digest]
@@ -112,14 +114,14 @@ def plan(root: Root, path: str, make: Make, images: Images | None = None) -> Fil
             digest.update(content)
             facts, after = look(found), digest.hexdigest()
             is_large = facts is not None and facts.st_size > IMAGE_BYTES
-            folders = _missing_folders(found)
+            folders = missing_folders(found)
             change = FileChange(found.path, before, after, permissions(facts), folders, is_large)
             return Files((change,), is_marked=images is not None)
     except (Refused, OSError):
         return None
 
 
-def _missing_folders(found: Place) -> int:
+def missing_folders(found: Place) -> int:
     """Count the folders above a place that are not there."""
     if found.folder_fd != MISSING:
         return 0
@@ -237,13 +239,28 @@ def probe(root: Root, expectation: Expectation, images: Images | None = None) ->
     match expectation:
         case Files(changes=changes, is_marked=is_marked):
             new_digest = digest_of(images if is_marked else None)
-            found = {_look_for(root, change, new_digest) for change in changes}
-            return Probed(found.pop() if len(found) == 1 else "unknown")
+            found = [(change.path, _look_for(root, change, new_digest)) for change in changes]
+            if len(kinds := {happened for _, happened in found}) == 1:
+                return Probed(kinds.pop())
+            return Probed("unknown", _told(found))
         case IdempotencyKey() | ChildSession():
             return Probed("unknown")
 
 
-def _look_for(root: Root, change: FileChange, new_digest: NewDigest) -> Literal["yes", "no", "unknown"]:
+def _told(found: Sequence[tuple[str, _Happened]]) -> str:
+    """Return which files changed and which did not."""
+    words: dict[_Happened, str] = {"yes": "changed", "no": "not changed", "unknown": "not known"}
+    parts = []
+    for happened, word in words.items():
+        # On one line: a name must not begin a line of its own in what Holdfast says.
+        paths = [" ".join(path.split()) for path, outcome in found if outcome == happened]
+        more = f" and {len(paths) - _MOST_TOLD} more" if len(paths) > _MOST_TOLD else ""
+        if paths:
+            parts.append(f"{word}: {', '.join(paths[:_MOST_TOLD])}{more}")
+    return "; ".join(parts)
+
+
+def _look_for(root: Root, change: FileChange, new_digest: NewDigest) -> _Happened:
     try:
         with place(root, change.path) as found:
             if found.folder_fd != MISSING:

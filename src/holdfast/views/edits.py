@@ -212,6 +212,8 @@ def open_restore(records: Sequence[Record]) -> FilesRestoring | None:
 
 def masked_texts(call: ToolCall | None) -> MaskedTexts:
     """Return the masked copies of what a call of a file tool replaces and writes."""
+    if patch := _text_in(call, "patch"):  # no file has it whole, so no diff is shown
+        return MaskedTexts(patch, patch)
     return MaskedTexts(_text_in(call, "old"), _text_in(call, "new") or _text_in(call, "content"))
 
 

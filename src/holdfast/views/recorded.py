@@ -14,6 +14,7 @@ from msgspec.structs import asdict, replace
 
 from holdfast.core import budget, deferred, side_calls
 from holdfast.core.causes import Attach, Cause, Commanded, Due, Finding, Found, Outcome
+from holdfast.core.closing import seen_in
 from holdfast.core.state import State
 from holdfast.core.wanted import Admit, Prepare, PrepareRequest, PrepareSide
 from holdfast.protocol import events as e
@@ -286,8 +287,8 @@ def _judged(step: Admit, state: State, batch: Sequence[e.Event]) -> Admission | 
             return Probed("yes")
         case e.ToolCallAbandoned(is_lost=True):
             return Lost()
-        case e.ToolCallAbandoned(refused=refused):
-            return Probed("unknown") if refused is None else _refused(refused)
+        case e.ToolCallAbandoned(refused=refused, text=text):
+            return Probed("unknown", seen_in(text)) if refused is None else _refused(refused)
     started = _first(batch, e.ToolCallStarted)
     admitted = _first(batch, e.ToolCallAdmitted)
     if admitted is None:
