@@ -318,3 +318,18 @@ def test_the_question_about_an_edit_shows_its_diff(cli: Cli) -> None:
         screen.until("Edited.")
         assert screen.end() == 0
     assert (cli.workspace / ".pre-commit-config.yaml").read_text() == "# mine\nloglevel=new\n"
+
+
+@pytest.mark.requirement("H5")
+def test_the_question_about_a_patch_shows_it(cli: Cli) -> None:
+    (cli.workspace / ".pre-commit-config.yaml").write_text("# mine\nloglevel=old\n")
+    text = "--- a/.pre-commit-config.yaml\n+++ b/.pre-commit-config.yaml\n@@ -2 +2 @@\n-loglevel=old\n+loglevel=new\n"
+    edit = calls("apply_patch", patch=text)
+    with cli.emulator("run", "x", "-m", cli.model(edit, says("Edited."))) as screen:
+        screen.until("-loglevel=old")
+        screen.until("+loglevel=new")
+        screen.until("Approve it?")
+        screen.type("y\r")
+        screen.until("Edited.")
+        assert screen.end() == 0
+    assert (cli.workspace / ".pre-commit-config.yaml").read_text() == "# mine\nloglevel=new\n"

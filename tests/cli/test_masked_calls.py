@@ -20,7 +20,13 @@ WAYS: dict[str, dict[str, Any]] = {
     "edit_file": calls("edit_file", path="conf.py", old=BEFORE, new=CODE),
     "shell": calls("shell", command=f"cat > conf.py <<'END'\n{CODE}END"),
 }
-each_way = pytest.mark.parametrize("way", WAYS)
+PATCH = f"--- a/conf.py\n+++ b/conf.py\n@@ -1 +1,2 @@\n-{BEFORE}" + "".join(
+    f"+{line}\n" for line in CODE.splitlines()
+)
+WAYS["apply_patch"] = calls("apply_patch", patch=PATCH)
+each_way = pytest.mark.parametrize(
+    "way", [each if each != "apply_patch" else pytest.param(each, marks=pytest.mark.long) for each in WAYS]
+)
 VIEWS = [
     [],
     ["--json"],

@@ -523,3 +523,26 @@ def test_no_diff_says_that_a_file_is_gone_that_cannot_be_compared(
         os.truncate(work / "a.txt", (32 << 20) + 1)
     found = cli("undo", session)
     assert (found.code, "left as it is  a.txt" in found.out, "/dev/null" in found.out) == (1, True, False)
+
+
+@pytest.mark.requirement("H2")
+def test_a_patch_is_undone_and_made_again_as_a_whole_and_shown_as_a_diff(cli: Cli, work: Path) -> None:
+    before = tree(work)
+    patch = (
+        "*** Begin Patch\n*** Update File: a.txt\n*** Move to: new/deep/moved.txt\n@@\n-first\n+second\n"
+        "*** Delete File: raw.bin\n*** Add File: new/n.txt\n+n\n*** End Patch\n"
+    )
+    session = run(cli, calls("apply_patch", patch=patch), says("Done."))
+    after = tree(work)
+    assert sorted(after) == ["new", "new/deep", "new/deep/moved.txt", "new/n.txt"]
+    shown = cli("show", session, "--diff").out
+    assert "--- a/a.txt\n+++ /dev/null" in shown
+    assert "--- /dev/null\n+++ b/new/deep/moved.txt" in shown
+    assert cli("undo", session, "--json").code == 0
+    assert tree(work) == before
+    assert cli("undo", session, "--redo", "--json").code == 0
+    assert tree(work) == after
+    assert cli("undo", session).code == 0
+    assert tree(work) == before
+    assert cli("fsck").code == 0
+    assert cli("replay", session).code == 0

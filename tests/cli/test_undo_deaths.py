@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -64,6 +65,11 @@ EDITS = [
     says("Done."),
 ]
 
+PATCH = (
+    "*** Begin Patch\n*** Update File: a.txt\n*** Move to: new/deep/c.txt\n@@\n-first\n+second\n"
+    "*** Delete File: keep/b.bin\n*** Add File: new/n.txt\n+n\n*** End Patch\n"
+)
+
 
 def deaths(desk: Desk, every: int, *arguments: str) -> Iterator[int]:
     """Every so many steps one at which the command can die, everything set back before it."""
@@ -120,6 +126,38 @@ def test_edits_that_die_at_any_step_can_be_undone(desk: Desk, every: int) -> Non
         assert tree(desk.work) == before, step
         assert desk.cli("resume", "cli:edit", "go on").code in (0, 1), step
         assert desk.cli("fsck").code == 0, step
+
+
+@pytest.mark.parametrize("every", [19, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.requirement("H1", "H2", "L2")
+def test_a_patch_that_dies_at_any_step_is_whole_or_not_begun_or_told_file_by_file(
+    desk: Desk, every: int
+) -> None:
+    before = tree(desk.work)
+    model = desk.cli.model(calls("apply_patch", patch=PATCH), says("Done."))
+    run = ("run", "edit", "-m", model, "-s", "cli:edit")
+    seen: set[str] = set()
+    for step in deaths(desk, every, *run):
+        if desk.cli("show", "cli:edit").code == 2:  # it died before there was a session
+            assert tree(desk.work) == before
+            continue
+        assert desk.cli("resume", "cli:edit").code == 0, step
+        rows = [
+            json.loads(row) for row in desk.cli("show", "cli:edit", "--events", "--json").out.splitlines()
+        ]
+        told = [row["body"]["text"] for row in rows if row["type"] == "ToolCallAbandoned"]
+        changed = {name for name, (content, _) in tree(desk.work).items() if content}
+        if told:
+            seen.add("told")
+            assert "changed: " in told[0], step
+            assert "not changed: " in told[0], step
+        else:
+            assert changed == {"new/deep/c.txt", "new/n.txt"}, step
+        assert desk.cli("replay", "cli:edit").code == 0, step
+        assert desk.cli("undo", "cli:edit").code == 0, step
+        assert tree(desk.work) == before, step
+    if every == 1:
+        assert seen
 
 
 @OFTEN
