@@ -79,7 +79,7 @@ async def test_if_one_part_does_not_fit_nothing_changes_and_every_reason_is_told
     assert "a.txt exists already" in failed.text
     assert "m.txt cannot move there" in failed.text
     assert tree(work) == before
-    assert "This is no patch" in (await bench.call("apply_patch", patch="Replace two by 2.")).text
+    assert "This is not a patch" in (await bench.call("apply_patch", patch="Replace two by 2.")).text
 
 
 @pytest.mark.requirement("C13", "H1")

@@ -120,9 +120,9 @@ def test_what_fits_in_several_places_needs_a_line_number_or_more_lines() -> None
 
 def problems() -> Iterator[tuple[str, str]]:
     head = "--- a/f\n+++ b/f\n"
-    yield "hello", "This is no patch"
+    yield "hello", "This is not a patch"
     yield "*** Begin Patch\n*** Add File: a\n+x\n", "does not end"
-    yield begun("*** Rename File: a"), "is none of"
+    yield begun("*** Rename File: a"), "is not `\\*\\*\\* Add File"
     yield begun("*** Add File: a", "x"), "every line begins with `\\+`"
     yield begun("*** Update File: a"), "a: the patch has no hunk"
     yield begun("*** Update File: a", "@@", " x"), "a, hunk 1: it changes nothing"

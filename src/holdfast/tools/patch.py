@@ -16,7 +16,7 @@ from holdfast.tools.blocking import Refused
 PATCH_CHARS = 4 << 20
 MOST_FILES = 100
 MOST_HUNKS = 500
-"""Of all files together."""
+"""In all files together."""
 
 Kind = Literal["add", "delete", "update"]
 _HEADER = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
@@ -43,7 +43,7 @@ class Hunk(msgspec.Struct, frozen=True):
     number: int
     """Counted from 1 in its file."""
     lines: tuple[tuple[str, str], ...]
-    """Sign and text. The text ends in a newline, unless the patch says that there is none."""
+    """Sign and text. The text ends in a newline, unless the patch says that it does not."""
     start: int = 0
     """The number of its first line in the old file; 0: the patch names none."""
     anchors: tuple[str, ...] = ()
@@ -98,7 +98,7 @@ def patch_of(text: str) -> tuple[FilePatch, ...]:
     files = _Begun(lines).read() if first == _BEGIN else _Unified(lines).read()
     if not files:
         raise PatchError(
-            "This is no patch. Begin it with `*** Begin Patch`, or with the lines `--- a/PATH` and `+++ b/PATH`."
+            "This is not a patch. Begin it with `*** Begin Patch`, or with the lines `--- a/PATH` and `+++ b/PATH`."
         )
     if len(files) > MOST_FILES:
         raise PatchError(f"The patch changes more than {MOST_FILES} files. Make several of it.")
@@ -127,7 +127,7 @@ def _body(lines: Sequence[str], number: int, path: str, **rest: object) -> Hunk:
             found.append((line[0], f"{line[1:]}\n"))
         else:
             raise PatchError(
-                f"{path}, hunk {number}: the line {line[:80]!r} begins with none of space, `-` and `+`."
+                f"{path}, hunk {number}: the line {line[:80]!r} begins neither with a space nor with `-` or `+`."
             )
     if all(sign == " " for sign, _ in found):
         raise PatchError(f"{path}, hunk {number}: it changes nothing.")
@@ -322,7 +322,7 @@ def _plain(old: str, new: str) -> tuple[str, str]:
 
 
 def _halves(named: str) -> tuple[str, str]:
-    """Return both paths of a `diff --git` line. Without quotes, only equal ones are told apart for certain."""
+    """Return both paths of a `diff --git` line. Without quotes, only equal ones can be read."""
     if named.startswith('"'):
         end = _ending(named) + 1
         return _plain(_path(named[:end]), _path(named[end:].strip(" ")))
@@ -346,8 +346,8 @@ class _Begun:
             verb = next((each for each in _VERBS if line.startswith(each)), "")
             if not verb and line.strip():
                 raise PatchError(
-                    f"Line {self._at + 1}: {line[:80]!r} is none of `*** Add File: PATH`, `*** Delete File: PATH`, "
-                    f"`*** Update File: PATH` and `{_END}`."
+                    f"Line {self._at + 1}: {line[:80]!r} is not `*** Add File: PATH`, `*** Delete File: PATH`, "
+                    f"`*** Update File: PATH` or `{_END}`."
                 )
             self._at += 1
             if verb:
