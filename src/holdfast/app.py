@@ -500,10 +500,12 @@ def known_secrets(config: Config, environ: Mapping[str, str]) -> dict[str, str]:
     return named_secrets(environ) | keys
 
 
-def redactor_for(config: Config, environ: Mapping[str, str], workspace: str) -> Redactor:
-    """Return what masks all known secrets, also those in the secret files of a workspace."""
+def redactor_for(config: Config, environ: Mapping[str, str], workspaces: Iterable[str]) -> Redactor:
+    """Return what masks all known secrets, also those in the secret files of these workspaces."""
     redact = Redactor(known_secrets(config, environ))
-    factory(_SECRET_FILES)(redact, SYSTEM_CLOCK).read(os.path.realpath(workspace))
+    files = factory(_SECRET_FILES)(redact, SYSTEM_CLOCK)
+    for workspace in workspaces:
+        files.read(os.path.realpath(workspace))
     return redact
 
 

@@ -77,3 +77,30 @@ def test_a_check_of_the_policy_names_the_value(desk: Cli) -> None:
     checked = desk("policy", "check", "--command", f"echo {VALUE}", "--json")
     assert VALUE not in checked.out
     assert ".env:API_TOKEN" in checked.out
+
+
+def test_a_diff_masks_a_value_in_the_lines_around_a_change(desk: Cli) -> None:
+    (desk.workspace / "conf.txt").write_text(f"one\n{VALUE}\nthree\n")
+    done = ran(desk, calls("edit_file", path="conf.txt", old="three", new="3"), says("Done."))
+    shown = desk("show", "last", "--diff")
+    (desk.workspace / "conf.txt").write_text(f"one\n{VALUE}\nfour\n")
+    undone = desk("undo", "last")
+    assert (done.code, "+3" in shown.out, "four" in undone.out + undone.err) == (0, True, True)
+    assert VALUE not in "".join(each.out + each.err for each in (done, shown, undone))
+
+
+def test_a_file_that_changes_while_a_run_waits_is_known_to_the_answer(desk: Cli) -> None:
+    waits = desk(
+        "run",
+        "x",
+        "-m",
+        desk.model(calls("shell", command="python3 it.py"), says("Done.")),
+        "--approve-by",
+        "wait",
+    )
+    approval = json.loads(desk("approvals", "--json").out.splitlines()[0])["id"]
+    other = VALUE.replace("plum", "pear")
+    (desk.workspace / ".env").write_text(f"API_TOKEN={other}\n")
+    denied = desk("deny", approval, "--note", f"Not with {other}.")
+    assert other not in everything(desk, denied) + waits.out
+    assert "Not with [redacted:known]." in everything(desk, denied)

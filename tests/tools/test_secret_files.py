@@ -61,6 +61,7 @@ def test_neither_links_nor_pipes_nor_folders_are_read(tmp_path: Path) -> None:
     for folder in (workspace, outside, workspace / ".env.d", workspace / ".env.local"):
         folder.mkdir()
     (outside / ".env").write_text(f"API_TOKEN={VALUE}\n")
+    (outside / "config.json").write_text(f'{{"identitytoken": "{VALUE}"}}')
     (workspace / ".env").symlink_to(outside / ".env")
     (workspace / "sub").symlink_to(outside)
     (workspace / ".docker").symlink_to(outside)

@@ -6,15 +6,15 @@ import asyncio
 import os
 from collections.abc import Sequence
 
-from holdfast.app import known_secrets, open_workshop
+from holdfast.app import open_workshop, redactor_for
 from holdfast.cli.terminal import say, say_json, tell
 from holdfast.config.load import load
 from holdfast.config.paths import Home
 from holdfast.protocol.ports import Store
-from holdfast.redact import Redactor
 from holdfast.runtime.differences import all_changes
 from holdfast.runtime.undo import shelf_of
 from holdfast.views.diffs import FileDiff, diff_lines, diff_row
+from holdfast.views.edits import workspaces_of
 from holdfast.views.stored import StoredSession
 
 
@@ -24,7 +24,7 @@ async def show_diff(home: Home, store: Store, session: StoredSession, *, is_json
     """
     config = load(home, None, {}, os.environ)
     workshop = open_workshop(home, store, config, os.environ)
-    redact = Redactor(known_secrets(config, os.environ))
+    redact = redactor_for(config, os.environ, workspaces_of(session.records))
     shelf = await shelf_of(workshop, session.row.session)
     found = await asyncio.to_thread(all_changes, shelf, session.records, redact)
     say_diffs(found, is_json=is_json)

@@ -84,6 +84,7 @@ def proposed(app: App, row: Approval) -> list[Line]:
     path = given.get("path") if isinstance(given, dict) else None
     if row.source != _BUILT_IN or not isinstance(path, str) or app.home is None:
         return []
+    app.secret_files.look_now(row.workspace)
     workshop = open_workshop(app.home, app.store, app.config, os.environ)
     before = content_at(workshop.own, Place(row.workspace, path))
     after = _after(row.tool, given, before)

@@ -43,7 +43,7 @@ def redact(
     """
     if is_json and batch is None:
         raise UsageError("--json goes with --batch FILE.", hint="`holdfast redact < FILE` prints plain text.")
-    redactor = redactor_for(load_here(home), os.environ, ".")
+    redactor = redactor_for(load_here(home), os.environ, ["."])
     if batch is None:
         _copy(StreamRedactor(redactor))
         return 0

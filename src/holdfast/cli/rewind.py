@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.app import known_secrets, open_workshop
+from holdfast.app import open_workshop
 from holdfast.cli.options import HomeFlag, JsonFlag, SessionName, home_of
 from holdfast.cli.reading import about_to_write, find_session
 from holdfast.cli.sitting import sender
@@ -16,7 +16,6 @@ from holdfast.cli.terminal import is_terminal, say, say_json, tell
 from holdfast.cli.undo import Found, diffs_of, files_lines, files_row
 from holdfast.config.load import load
 from holdfast.config.paths import Home
-from holdfast.redact import Redactor
 from holdfast.runtime.rewind import planned_rewind
 from holdfast.runtime.rewind import rewind as go_back
 from holdfast.views.edits import Todo
@@ -71,5 +70,4 @@ async def _rewind(home: Home, name: str, seq: int, *, is_with_files: bool, is_dr
             found = Found("", done, todo.kept)
         else:
             found = Found(*await go_back(workshop, parent, sender(), seq, with_files=is_with_files))
-        redact = Redactor(known_secrets(config, os.environ))
-        return parent, found._replace(diffs=await diffs_of(workshop, parent, found.kept, redact))
+        return parent, found._replace(diffs=await diffs_of(workshop, parent, found.kept, config))

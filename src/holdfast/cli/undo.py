@@ -9,22 +9,22 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from holdfast.app import known_secrets, open_workshop
+from holdfast.app import open_workshop, redactor_for
 from holdfast.cli.options import HomeFlag, JsonFlag, SessionName, home_of
 from holdfast.cli.reading import about_to_write, find_session
 from holdfast.cli.sitting import sender
 from holdfast.cli.terminal import say, say_json, tell
 from holdfast.config.load import load
 from holdfast.config.paths import Home
+from holdfast.config.settings import Config
 from holdfast.protocol.commands import Restoring
 from holdfast.protocol.ports import Store
 from holdfast.protocol.tools import FileRestore, KeptFile
-from holdfast.redact import Redactor
 from holdfast.runtime.differences import changed_since
 from holdfast.runtime.fold import readable
 from holdfast.runtime.undo import Plan, Workshop, planned, put_back, shelf_of
 from holdfast.views.diffs import FileDiff, diff_lines
-from holdfast.views.edits import Edit, Look, Todo, redo_of, undo_of
+from holdfast.views.edits import Edit, Look, Todo, redo_of, undo_of, workspaces_of
 from holdfast.views.lines import Line, Span, neutral
 
 MESSAGES_MAX = 10_000
@@ -100,17 +100,17 @@ async def put_files_back(
     else:
         outcome = await put_back(workshop, session, sender(), why, plan)
         found = Found(session, *outcome)
-    redact = Redactor(known_secrets(config, os.environ))
-    return found._replace(diffs=await diffs_of(workshop, session, found.kept, redact))
+    return found._replace(diffs=await diffs_of(workshop, session, found.kept, config))
 
 
 async def diffs_of(
-    workshop: Workshop, session: str, kept: Sequence[KeptFile], redact: Redactor
+    workshop: Workshop, session: str, kept: Sequence[KeptFile], config: Config
 ) -> Sequence[FileDiff]:
     """Return what something else changed in the files that were left as they are."""
     if not kept:
         return ()
     records = [readable(each) for each in await workshop.store.read(session)]
+    redact = redactor_for(config, os.environ, workspaces_of(records))
     shelf = await shelf_of(workshop, session)
     return await asyncio.to_thread(changed_since, workshop, shelf, records, kept, redact)
 

@@ -325,9 +325,8 @@ class Runner:
         finally:
             is_left = True
             teller.flush()
-        await _to_its_end(
-            self._ports.secret_files(settings.tools.workspace)
-        )  # the call may have changed them
+        # The call may have changed them.
+        await _to_its_end(self._ports.secret_files(settings.tools.workspace))
         return await self._recorded(raw, original.redact, action, settings)
 
     async def _recorded(

@@ -199,6 +199,11 @@ def _in_workspaces(records: Iterable[Record]) -> Iterator[tuple[Record, str]]:
         yield record, workspace
 
 
+def workspaces_of(records: Iterable[Record]) -> set[str]:
+    """Return the workspaces in which a session has worked."""
+    return {workspace for _, workspace in _in_workspaces(records) if workspace}
+
+
 def open_restore(records: Sequence[Record]) -> FilesRestoring | None:
     """Return the intent to put files back that has no outcome yet."""
     for record in reversed(records):
