@@ -128,6 +128,7 @@ def problems() -> Iterator[tuple[str, str]]:
     yield begun("*** Update File: a", "@@", " x"), "a, hunk 1: it changes nothing"
     yield begun("*** Delete File: a", "*** Delete File: a"), "a is in the patch twice"
     yield begun(*[f"*** Delete File: {n}" for n in range(MOST_FILES + 1)]), "more than 100 files"
+    yield begun("*** Update File: a", *["@@ x"] * 9, "-x"), "more than 8 lines after"
     yield f"{head}@@ -1\n-x\n+y\n", "f, hunk 1: its header is"
     yield "@@ -1 +1 @@\n-x\n+y\n", "before the file"
     yield "--- f.orig\n+++ f\n@@ -1 +1 @@\n-x\n+y\n", "names two files"

@@ -7,11 +7,14 @@ lines of the file stay as they are. A place is never guessed: if several fit, th
 from __future__ import annotations
 
 import difflib
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from itertools import accumulate, islice
 
 from holdfast.tools.patch import Hunk, PatchError
 
+MOST_LINES = 1_000_000
 _MOST_PLACES = 8
 _HINT_LINES = 5_000
 
@@ -22,6 +25,8 @@ def applied(path: str, text: str, hunks: Sequence[Hunk]) -> tuple[str, tuple[str
     Raises:
         PatchError: a hunk does not fit, or fits in several places. The message names file, hunk and lines.
     """
+    if text.count("\n") > MOST_LINES:
+        raise PatchError(f"{path} has more than {MOST_LINES:,} lines and is too long for a patch.")
     old = _Text(text)
     new: list[str] = []
     notes: list[str] = []
@@ -95,21 +100,36 @@ class _Text:
 
     def exact(self, lines: Sequence[str], first: int) -> Iterator[int]:
         """Yield where the lines are, from a line on."""
-        for at in _found(self.text, "".join(lines), sum(map(len, self.lines[:first])), first):
+        for at in _found(self.text, "".join(lines), self._starts[first], first):
             if self.lines[at + len(lines) - 1] == lines[-1]:  # not only the beginning of a longer line
                 yield at
 
     def loose(self, lines: Sequence[str], first: int) -> Iterator[int]:
         """Yield where the lines are but for what is at their end."""
         wanted = "".join(f"{line.rstrip()}\n" for line in lines)
-        skipped = sum(len(line) + 1 for line in self.loose_lines[:first])
-        yield from _found(self.loose_text, wanted, skipped, first)
+        yield from _found(self.loose_text, wanted, self._loose_starts[first], first)
 
     def anchors(self, anchor: str, first: int) -> Iterator[int]:
         """Yield the lines that are like an anchor, from a line on."""
-        for at in range(first, len(self.lines)):
-            if self.lines[at].strip() == anchor:
-                yield at
+        places = self._places.get(anchor, [])
+        yield from islice(places, bisect_left(places, first), None)
+
+    @cached_property
+    def _places(self) -> dict[str, list[int]]:
+        """Where each line is, without the spaces around it."""
+        places: dict[str, list[int]] = {}
+        for at, line in enumerate(self.lines):
+            places.setdefault(line.strip(), []).append(at)
+        return places
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        """Where each line begins in the text, and where the last one ends."""
+        return [*accumulate(map(len, self.lines), initial=0)]
+
+    @cached_property
+    def _loose_starts(self) -> list[int]:
+        return [*accumulate((len(line) + 1 for line in self.loose_lines), initial=0)]
 
 
 def _found(text: str, wanted: str, start: int, line: int) -> Iterator[int]:
@@ -155,7 +175,7 @@ class _Search:
         """Return the lines from which the hunk may begin: behind each place of its last anchor."""
         firsts = [self._done]
         for anchor in self._hunk.anchors:
-            found = list(self._old.anchors(anchor, firsts[0]))
+            found = list(islice(self._old.anchors(anchor, firsts[0]), _MOST_PLACES + 1))
             if not found:
                 raise self._error(f"the file has no line {anchor[:80]!r}{self._behind()}.")
             firsts = [at + 1 for at in found]

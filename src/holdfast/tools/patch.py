@@ -17,6 +17,7 @@ PATCH_CHARS = 4 << 20
 MOST_FILES = 100
 MOST_HUNKS = 500
 """In all files together."""
+MOST_ANCHORS = 8
 
 Kind = Literal["add", "delete", "update"]
 _HEADER = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
@@ -403,6 +404,10 @@ class _Begun:
                 elif header[2:].strip():
                     anchors.append(header[2:].strip())
                 self._at += 1
+            if len(anchors) > MOST_ANCHORS:
+                raise PatchError(
+                    f"{path}, hunk {len(found) + 1}: it has more than {MOST_ANCHORS} lines after `@@`."
+                )
             begin = self._at
             while not self._is_over() and not self._line().startswith(("@@", _END_OF_FILE)):
                 self._at += 1
