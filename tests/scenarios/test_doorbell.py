@@ -49,7 +49,9 @@ async def test_a_command_is_heard_by_its_ring_and_not_by_the_next_look(
     def ports() -> Ports:
         tools = make_tools([stay], secret_in=lambda _: "", own=Own())
         store = SqliteStore.open(tmp_path / "home")
-        return Ports(store, SystemClock(), resolve, tools, make_redactor(), tmp_path / "home" / "run")
+        return Ports(
+            store, SystemClock(), resolve, tools, make_redactor(), run_folder=tmp_path / "home" / "run"
+        )
 
     ours, theirs = ports(), ports()
     async with SessionController(ours) as one, SessionController(theirs) as other:

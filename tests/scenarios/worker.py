@@ -50,7 +50,9 @@ def ports_of(home: Path, log: Path) -> Ports:
         return script
 
     tools = make_tools([work], secret_in=lambda _: "", own=Own())
-    return Ports(SqliteStore.open(home), SystemClock(), resolve, tools, make_redactor(), home / "run")
+    return Ports(
+        SqliteStore.open(home), SystemClock(), resolve, tools, make_redactor(), run_folder=home / "run"
+    )
 
 
 def tell(log: Path, what: str) -> None:
