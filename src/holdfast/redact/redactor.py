@@ -123,7 +123,8 @@ class Redactor:
         at its end counts too.
         """
         found: list[Span] = []
-        for needle, kind, _ in self._needles:
+        known, needles = self._merged  # without the call of `_needles`, because this is often asked
+        for needle, kind, _ in needles if known is self._known.needles else self._needles:
             if needle in text:
                 found += [Span(at, at + len(needle), kind) for at in places(text, needle)]
             if is_cut:
@@ -150,7 +151,8 @@ class Redactor:
         """Return whether one look at all the texts together tells that none contains a secret. What a line of its own
         may contain, a gate sees between other lines."""
         joined = "\n".join(texts)
-        for needle in self._needles:
+        known, needles = self._merged
+        for needle in needles if known is self._known.needles else self._needles:
             if needle.text in joined:
                 return False
         return SHAPES_GATE.is_shut(joined) and PLACES_GATE.is_shut(joined)
