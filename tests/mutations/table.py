@@ -9,6 +9,7 @@ from tests.mutations.answers import ANSWERS
 from tests.mutations.bench import Mutation
 from tests.mutations.borders import ENDINGS, PERMISSION, SECRETS
 from tests.mutations.conduct import CONDUCT
+from tests.mutations.git import GIT
 from tests.mutations.hooks import HOOKS
 from tests.mutations.programs import PROGRAMS
 from tests.mutations.progress import PROGRESS
@@ -917,6 +918,7 @@ MUTATIONS = (
     *SECRETS,
     *PERMISSION,
     *HOOKS,
+    *GIT,
     *ENDINGS,
     *ANSWERS,
     *CONDUCT,

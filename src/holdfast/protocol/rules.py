@@ -45,7 +45,7 @@ _VERSION = re.compile(r"[0-9.]+\Z")
 
 BUILT_IN = (
     "read_file", "write_file", "edit_file", "apply_patch", "list_dir", "glob", "grep", "shell", "ask_user",
-    "update_plan", "answer", "read_output", "recall_history",
+    "update_plan", "answer", "read_output", "recall_history", "git_status", "git_diff", "git_log",
 )  # fmt: skip
 """Tools whose names are recognised when they are misspelled."""
 _NEAR = 0.8

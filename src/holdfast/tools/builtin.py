@@ -14,6 +14,7 @@ from holdfast.tools.ask import AskUser
 from holdfast.tools.dispatcher import Dispatcher
 from holdfast.tools.files import EditFile, ReadFile, WriteFile
 from holdfast.tools.gates import gates_of
+from holdfast.tools.git import GitDiff, GitLog, GitStatus
 from holdfast.tools.hooked import with_hooks
 from holdfast.tools.http_request import HttpRequest
 from holdfast.tools.own import OwnPlaces, own_places
@@ -89,4 +90,7 @@ def built_in(
         WebFetch(web, pages),
         HttpRequest(web),
         WebSearch(web, pages),
+        GitStatus(processes, own),
+        GitDiff(processes, own),
+        GitLog(processes, own),
     )

@@ -39,6 +39,7 @@ from holdfast.sandbox.process import Processes
 from holdfast.tools.blocking import in_thread
 from holdfast.tools.facts import after_interruption, commands_of, timeout_of
 from holdfast.tools.gates import Case, Gate, passed, refused
+from holdfast.tools.git import GIT_TOOLS, are_of_use
 from holdfast.tools.granting import NoOffer, offered
 from holdfast.tools.limits import limited, over
 from holdfast.tools.pool import Pool
@@ -99,7 +100,10 @@ class Dispatcher:
 
     def specs(self, settings: Settings) -> Sequence[ToolSpec]:
         """Return what the model is offered, in a stable order."""
-        return [spec for spec in self.registry.specs() if offers(spec.name, settings)]
+        found = [spec for spec in self.registry.specs() if offers(spec.name, settings)]
+        if GIT_TOOLS.isdisjoint(spec.name for spec in found) or are_of_use(settings.tools.workspace):
+            return found
+        return [spec for spec in found if spec.name not in GIT_TOOLS]
 
     def is_quick(self, name: str, settings: Settings) -> bool:
         """Return whether judging a call waits for nothing: no slow gate and no plan."""
