@@ -267,7 +267,10 @@ async def test_two_names_of_one_file_and_hard_links_are_refused(bench: Bench, wo
 
 @pytest.mark.requirement("L2", "L12")
 @pytest.mark.skipif(sys.platform != "linux", reason="swaps names in one step as Linux can")
-async def test_while_links_are_swapped_no_patch_leaves_the_workspace(bench: Bench, tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [100, pytest.param(10_000, marks=pytest.mark.long)])
+async def test_while_links_are_swapped_no_patch_leaves_the_workspace(
+    bench: Bench, tmp_path: Path, count: int
+) -> None:
     outside = tmp_path / "outside"
     inside = bench.workspace / "box"
     for folder in (outside, inside):
@@ -275,7 +278,7 @@ async def test_while_links_are_swapped_no_patch_leaves_the_workspace(bench: Benc
         (folder / "a.txt").write_text("x\n")
     done = refused = 0
     with swapping(inside, outside):
-        for number in range(100):
+        for number in range(count):
             here = bench.workspace / f"{number}.txt"
             here.write_text("old\n")
             result = await bench.run(
