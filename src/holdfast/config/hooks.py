@@ -10,8 +10,9 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from holdfast.config.settings import HOOKS, Layer, Setting
@@ -31,7 +32,7 @@ def owner(layer: Layer) -> RuleLayer:
     return layer if layer in ("admin", "project") else "user"
 
 
-class Owners(NamedTuple):
+class Owners(msgspec.Struct, frozen=True):
     """For each hook, the layer that it belongs to (each admin file is one), and where that layer names it."""
 
     by_name: Mapping[str, tuple[str, str]]

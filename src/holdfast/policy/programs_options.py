@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from holdfast.policy.simple import Word
 from holdfast.policy.uses import Depth, Use, Uses, merged
 
@@ -109,7 +111,7 @@ class Given(NamedTuple):
     values: tuple[Word, ...] = ()
 
 
-class Reading(NamedTuple):
+class Reading(msgspec.Struct, frozen=True):
     """The words of a command, sorted by the row of its program."""
 
     given: tuple[Given, ...]

@@ -5,12 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import pairwise, product
-from typing import TYPE_CHECKING
 
 from holdfast.policy.shell_text import Unreadable
-
-if TYPE_CHECKING:
-    from holdfast.policy.shell_words import Piece
+from holdfast.policy.simple import Piece
 
 MAX_WORDS = 1_024
 """How many words one word may become."""
@@ -19,7 +16,7 @@ _TOKEN = re.compile(r"[{},]|[^{},]+")
 _RANGE = re.compile(r"(?:(-?\d{1,9})\.\.(-?\d{1,9})|([A-Za-z])\.\.([A-Za-z]))(?:\.\.(-?\d{1,9}))?", re.ASCII)
 _TOO_MANY = "its braces stand for too many words"
 
-Pieces = list["Piece"]
+Pieces = list[Piece]
 
 
 def expanded_braces(pieces: Sequence[Piece], budget: list[int]) -> list[Pieces]:

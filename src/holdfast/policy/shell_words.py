@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from holdfast.policy.shell_braces import expanded_braces
 from holdfast.policy.shell_text import Unreadable
-from holdfast.policy.simple import OWN_PIPE, Word
+from holdfast.policy.simple import OWN_PIPE, Piece, Word
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -61,19 +61,6 @@ _IN_DOCUMENT = re.compile(_IN_QUOTES.pattern.replace('"', ""), re.DOTALL)
 
 _AFTER_DOLLAR = (b"", b" ", b"\t", b"\n", b";", b"&", b"|", b")", b"/", b".", b",", b"%", b"=", b":", b"+")
 """What may follow a `$` that stands for itself."""
-
-Kind = Literal["raw", "quoted", "glob", "split", "unknown"]
-
-
-class Piece(NamedTuple):
-    """A part of a word."""
-
-    text: str
-    kind: Kind
-    """`raw`: outside of quotes, where characters have a meaning. `glob`: the names that match a pattern. `split`:
-    what the shell splits at blanks, and matches then. `unknown`: only known when the command runs."""
-    is_open: bool = False
-    """Whether it is a variable without braces or quotes: with a letter after it, it is another one."""
 
 
 class WordReader:

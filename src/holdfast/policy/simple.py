@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 OWN_PIPE = "/dev/fd/63"
 """What the shell puts in place of `<(...)` and `>(...)`."""
@@ -53,3 +53,17 @@ class Script(NamedTuple):
     """Its invisible and bidirectional characters, spelled out; empty if it has none."""
     is_plain: bool = False
     """Whether it is made of literal words, `&&`, `||`, `;` and `|` alone."""
+
+
+PieceKind = Literal["raw", "quoted", "glob", "split", "unknown"]
+
+
+class Piece(NamedTuple):
+    """A part of a word."""
+
+    text: str
+    kind: PieceKind
+    """`raw`: outside of quotes, where characters have a meaning. `glob`: the names that match a pattern. `split`:
+    what the shell splits at blanks, and matches then. `unknown`: only known when the command runs."""
+    is_open: bool = False
+    """Whether it is a variable without braces or quotes: with a letter after it, it is another one."""

@@ -6,7 +6,9 @@ They look at what a session has read, and at what a tool declares. Nothing that 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
+
+import msgspec
 
 from holdfast.policy.urls import Misread, target_of
 from holdfast.protocol.tools import Decision, ToolSpec
@@ -25,7 +27,7 @@ What = Literal["query", "body", "command"]
 """What a call could send. `query`: an address, or words for the configured search engine. `body`: anything."""
 
 
-class Sending(NamedTuple):
+class Sending(msgspec.Struct, frozen=True):
     """What a call could send, and where to if an approval may cover more than the call."""
 
     what: What

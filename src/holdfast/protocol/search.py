@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from typing import NamedTuple
+
+import msgspec
 
 from holdfast.protocol.allowed import WrongEntry, address_of, is_special, plain_host, split_port
 
@@ -24,7 +25,7 @@ _ADDRESS = re.compile(r"(https?)://([^/?#\s@\\]+)((?:/[\w.~-]+)*)/?", re.ASCII)
 _PORTS = {"http": 80, "https": 443}
 
 
-class SearchEngine(NamedTuple):
+class SearchEngine(msgspec.Struct, frozen=True):
     """One entry of the list."""
 
     name: str

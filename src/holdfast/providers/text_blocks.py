@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 Reader = Callable[[str, int], "Block"]
 """Reads the block whose opener ends at the position. Raises `Cut`, `MayGoOn`, `Broken` or `NoCall`."""
@@ -22,7 +24,7 @@ _SPACE = re.compile(r"\s*")
 _FENCE = re.compile(r"```(?:json|JSON)?[ \t]*\n?")
 
 
-class RawCall(NamedTuple):
+class RawCall(msgspec.Struct, frozen=True):
     """A call as it was written, before anybody knows whether there is such a tool."""
 
     name: str
@@ -33,7 +35,7 @@ class RawCall(NamedTuple):
     """Those of which the format says that they are strings."""
 
 
-class Block(NamedTuple):
+class Block(msgspec.Struct, frozen=True):
     """A block of calls, or of something that is not shown."""
 
     end: int

@@ -9,7 +9,9 @@ only when the text has doubled, and nothing else is read twice.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
+
+import msgspec
 
 from holdfast.protocol.text_formats import AUTO
 from holdfast.providers.text_blocks import (
@@ -39,7 +41,7 @@ _KINDS = {"fence": "a fence", "code": "a backtick", "echo": "a tag"}
 _QUOTED: dict[str, Reason] = {"fence": "fenced", "code": "quoted", "echo": "echoed"}
 
 
-class Rejected(NamedTuple):
+class Rejected(msgspec.Struct, frozen=True):
     """A block that looks like a call and does not count."""
 
     reason: Reason
@@ -48,7 +50,7 @@ class Rejected(NamedTuple):
     """The beginning of what was written."""
 
 
-class Reading(NamedTuple):
+class Reading(msgspec.Struct, frozen=True):
     """What a text says."""
 
     calls: tuple[RawCall, ...]
@@ -58,7 +60,7 @@ class Reading(NamedTuple):
     """The block of each call, as it was written."""
 
 
-class _Quote(NamedTuple):
+class _Quote(msgspec.Struct, frozen=True):
     """A part of the text in which nothing is a call."""
 
     kind: Literal["fence", "code", "thinking", "echo"]

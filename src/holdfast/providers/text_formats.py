@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import NamedTuple
+
+import msgspec
 
 from holdfast.protocol.text_formats import AUTO
 from holdfast.providers.text_blocks import Reader
@@ -39,7 +40,7 @@ from holdfast.providers.text_tokens import (
 from holdfast.providers.text_xml import function_reader, invoke_reader
 
 
-class Family(NamedTuple):
+class Family(msgspec.Struct, frozen=True):
     """One way to write a call."""
 
     opener: str
@@ -52,7 +53,7 @@ class Family(NamedTuple):
     """It counts only if it is the whole text."""
 
 
-class Form(NamedTuple):
+class Form(msgspec.Struct, frozen=True):
     """What is looked for in a text."""
 
     families: Mapping[str, Family]

@@ -11,7 +11,6 @@ import asyncio
 import socket
 import zlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 import aiohttp
@@ -73,7 +72,7 @@ class NoResponse(Exception):
         """What the server or the network said, for the journal only."""
 
 
-class Reach(NamedTuple):
+class Reach(msgspec.Struct, frozen=True):
     """Where a call may go, and how it finds the way."""
 
     allowed: Sequence[str]

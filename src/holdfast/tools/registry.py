@@ -32,7 +32,7 @@ class Registered(NamedTuple):
     spec: ToolSpec
 
 
-class Changed(NamedTuple):
+class Changed(msgspec.Struct, frozen=True):
     """A tool of a stranger that is not what was accepted under its name."""
 
     name: str
@@ -42,7 +42,7 @@ class Changed(NamedTuple):
     """The pin of what is offered now."""
 
 
-class Added(NamedTuple):
+class Added(msgspec.Struct, frozen=True):
     """What became of the tools of a source."""
 
     names: tuple[str, ...]

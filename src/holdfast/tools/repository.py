@@ -18,7 +18,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
 
 import msgspec
 
@@ -52,7 +51,7 @@ _UNDER_WAY = {
 }  # fmt: skip
 
 
-class Repository(NamedTuple):
+class Repository(msgspec.Struct, frozen=True):
     """A repository that a workspace belongs to. All paths are absolute, with every link followed."""
 
     top: str

@@ -16,7 +16,7 @@ from holdfast.providers.text_types import fitted
 from holdfast.tools.schema import BadSchema, SchemaGate
 
 
-class ReadCall(NamedTuple):
+class ReadCall(msgspec.Struct, frozen=True):
     """A call that could run."""
 
     name: str
@@ -34,7 +34,7 @@ class Refusal(NamedTuple):
     arguments: dict[str, Any] | None = None
 
 
-class ReadText(NamedTuple):
+class ReadText(msgspec.Struct, frozen=True):
     """What a text says, judged."""
 
     calls: tuple[ReadCall, ...]
