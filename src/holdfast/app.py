@@ -60,6 +60,7 @@ _WORKSHOP = "holdfast.runtime.undo:Workshop"
 _CHECKER = "holdfast.tools.checking:Checker"
 _GATES = "holdfast.tools.gates:gates_of"
 _REGISTRY = "holdfast.tools.registry:Registry"
+_KEPT = "holdfast.tools.builtin:Kept"
 _SECRET_FILES = "holdfast.tools.secret_files:SecretFiles"
 _OWN_PLACES = "holdfast.tools.own:OwnPlaces"
 _PROCESSES = "holdfast.sandbox.process:Processes"
@@ -323,8 +324,7 @@ async def open_app(
             secret_in=redact.known_in,
             secret_files=secret_files,
             own=own,
-            images=images,
-            journals=store,
+            kept=factory(_KEPT)(images, store),
             hooks=hooks,
             web=factory(_WEB)(keys=environ, now_ms=clock.uptime_ms),
         )

@@ -17,7 +17,7 @@ from holdfast.tools.function import tool
 from tests.tools.conftest import Bench
 
 
-@tool(effect="read", stand_ins=["gone", "denied", "second"])
+@tool(effect="read")
 async def first(how: str) -> str:
     """Work, or say why not."""
     if how == "down":
@@ -51,7 +51,7 @@ async def denied() -> str:
 async def test_only_a_failure_that_no_argument_caused_names_the_first_stand_in_that_the_run_has(
     bench_of: Callable[..., Bench], how: str, said: str
 ) -> None:
-    bench = bench_of(first, second, denied)
+    bench = bench_of(first.or_else("gone", "denied", "second"), second, denied)
     context = bench.context(offers=lambda name: name != "denied")
     result = await bench.tools.run("first", json.dumps({"how": how}), context)
     assert result.text == said
@@ -59,14 +59,14 @@ async def test_only_a_failure_that_no_argument_caused_names_the_first_stand_in_t
 
 @pytest.mark.requirement("C16")
 async def test_a_tool_that_ran_out_of_time_names_its_stand_in(bench_of: Callable[..., Bench]) -> None:
-    bench = bench_of(hang, second)
+    bench = bench_of(hang.or_else("second"), second)
     context = bench.context(timeout_s=0.01, offers=lambda _: True)
     result = await bench.tools.run("hang", "{}", context)
     assert result.status == "timeout"
     assert result.text.endswith("You can try second instead.")
 
 
-@tool(effect="read", stand_ins=["second"])
+@tool(effect="read")
 async def hang() -> None:
     """Never come back."""
     await asyncio.Event().wait()

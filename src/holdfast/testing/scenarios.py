@@ -32,7 +32,7 @@ from holdfast.runtime.ports import Ports
 from holdfast.testing.clock import JumpingClock
 from holdfast.testing.faults import Crash, Faults, FaultyStore
 from holdfast.tools.answers import verdict
-from holdfast.tools.builtin import make_tools
+from holdfast.tools.builtin import Kept, make_tools
 from holdfast.tools.guidance import guidance
 
 SESSION_KEY = "test:scenario"
@@ -124,7 +124,9 @@ def controller_of(
         return models[name]
 
     hooks = scenario.hooks()
-    tools = make_tools(scenario.make(world), secret_in=lambda _: "", own=Own(), journals=store, hooks=hooks)
+    tools = make_tools(
+        scenario.make(world), secret_in=lambda _: "", own=Own(), kept=Kept(journals=store), hooks=hooks
+    )
     ports = Ports(
         store,
         clock,

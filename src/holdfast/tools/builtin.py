@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+import msgspec
+
 from holdfast.policy.protected import Own
 from holdfast.protocol.ports import Hooks, Journals, Tool
 from holdfast.sandbox.process import Processes
@@ -32,13 +34,21 @@ from holdfast.tools.web_fetch import WebFetch
 from holdfast.tools.web_search import WebSearch
 
 
-def make_tools(  # noqa: PLR0913 -- each parameter is a part of the runtime
+class Kept(msgspec.Struct, frozen=True):
+    """What tools keep, and find again."""
+
+    images: Images | None = None
+    """Where file tools keep what they replace; None: nowhere, so that it cannot be undone."""
+    journals: Journals | None = None
+    """Where sessions read what is stored of them; None: nowhere."""
+
+
+def make_tools(
     extra_tools: Iterable[Tool] = (),
     *,
     secret_in: Callable[[str], str],
     own: Own,
-    images: Images | None = None,
-    journals: Journals | None = None,
+    kept: Kept = Kept(),  # noqa: B008 - it is frozen
     web: Web | None = None,
     hooks: Hooks | None = None,
     secret_files: SecretFiles | None = None,
@@ -49,8 +59,7 @@ def make_tools(  # noqa: PLR0913 -- each parameter is a part of the runtime
         extra_tools: Tools of the caller, in the order in which the model sees them.
         secret_in: Returns the name of a known secret whose value is in a text; empty if no value is.
         own: Holdfast's own files, which no tool may change.
-        images: Where file tools keep what they replace; None: nowhere, so that it cannot be undone.
-        journals: Where sessions read what is stored of them; None: nowhere.
+        kept: What tools keep, and find again.
         web: How the web tools reach the network; None: as this machine does.
         hooks: Asks the hooks of settings; None: a call that a hook must see is refused.
         secret_files: Knows the values in the secret files of workspaces; None: nothing of them is known.
@@ -59,9 +68,9 @@ def make_tools(  # noqa: PLR0913 -- each parameter is a part of the runtime
         UsageError: a name is taken, or not every provider accepts it.
     """
     processes, places = Processes(), own_places(own)
-    registry = Registry([*built_in(processes, places, images, journals, web), *extra_tools])
+    registry = Registry([*built_in(processes, places, kept.images, kept.journals, web), *extra_tools])
     gates = with_hooks(gates_of(secret_in, places, secret_files), hooks)
-    return Dispatcher(registry, processes, gates, Surveyor(places), [journals] if journals else [])
+    return Dispatcher(registry, processes, gates, Surveyor(places), [kept.journals] if kept.journals else [])
 
 
 def built_in(

@@ -11,7 +11,7 @@ import inspect
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 
@@ -55,9 +55,8 @@ def tool(
     isolation: Literal["process"] | None = None,
     name: str = "",
     plan: Plan | None = None,
-    stand_ins: Sequence[str] = (),
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
-def tool(  # noqa: PLR0913 - each parameter is an option of a decorator
+def tool(
     function: Callable[P, R] | None = None,
     /,
     *,
@@ -67,7 +66,6 @@ def tool(  # noqa: PLR0913 - each parameter is an option of a decorator
     isolation: Literal["process"] | None = None,
     name: str = "",
     plan: Plan | None = None,
-    stand_ins: Sequence[str] = (),
 ) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
     """Make a function a tool, with `@tool` or `@tool(...)`. You can still call the function.
 
@@ -95,8 +93,6 @@ def tool(  # noqa: PLR0913 - each parameter is an option of a decorator
             the outcome is unknown.
         isolation: `process` runs it in its own process, which can be stopped. This costs about 0.1 s a call.
         name: Replaces the function's own name.
-        stand_ins: Names of tools that can stand in for it. If it times out or raises `ToolUnavailable`, the failure
-            names the first of them that the run has. Holdfast never calls one by itself.
         plan: For `on_interrupt="probe"`. Takes the function's arguments and returns the file changes that it would
             make, so that a probe can look for them.
 
@@ -130,7 +126,6 @@ def tool(  # noqa: PLR0913 - each parameter is an option of a decorator
             trust=signature.trust or ("untrusted" if effect == "network" else "data"),
             is_private=signature.is_private,
             kinds=signature.kinds,
-            stand_ins=tuple(stand_ins),
         )
         if isolation == "process" and not fits(None, signature.deps):
             raise TypeError(
@@ -164,6 +159,15 @@ class FunctionTool(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
+
+    def or_else(self, *names: str) -> FunctionTool[P, R]:
+        """Return this tool with the names of tools that can stand in for it.
+
+        If it times out or raises `ToolUnavailable`, the failure names the first of them that the run has.
+        Holdfast never calls one by itself.
+        """
+        spec = msgspec.structs.replace(self.spec, stand_ins=names)
+        return FunctionTool(self.function, spec, self._signature, self._plan, self._target)
 
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
         """Call the function with arguments that passed its schema. Raises what the function raises."""
