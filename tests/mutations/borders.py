@@ -213,7 +213,7 @@ SECRETS = (
     Mutation(
         "a secret file that a call wrote is not known for its output",
         "runtime/runner.py",
-        "        await _to_its_end(self._ports.secret_files(settings.tools.workspace))",
+        "            await _to_its_end(reading)",
         "        pass",
         "tests/cli/test_secret_files.py::test_a_file_that_a_call_writes_is_known_when_its_output_is_stored",
     ),

@@ -161,7 +161,9 @@ class SessionController:
             with contextlib.suppress(NoSuchSession, StorageCorrupt):
                 settings = (await state_of(self._ports.store, session)).settings
         if settings is not None:
-            await self._ports.secret_files(settings.tools.workspace)
+            reading = self._ports.secret_files(settings.tools.workspace)
+            if reading is not None:
+                await reading
 
     def check_fits(self, body: CommandBody) -> None:
         """Check that a task is not too long for its model. Raises `UsageError` if it is."""

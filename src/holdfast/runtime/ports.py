@@ -14,7 +14,7 @@ from holdfast.protocol.zone import UTC, Zone
 from holdfast.redact import Redactor
 
 
-async def _nothing(workspace: str) -> None:
+def _nothing(workspace: str) -> None:
     """Know nothing of a workspace."""
 
 
@@ -42,7 +42,7 @@ class Ports:
     """Returns the sections of system prompts that other packages add."""
     zone: Callable[[str, int], Zone] = lambda _, __: UTC
     """Returns the time zone with a name at a time."""
-    secret_files: Callable[[str], Coroutine[Any, Any, None]] = _nothing
-    """Looks at the secret files of a workspace, so that `redact` knows their values."""
+    secret_files: Callable[[str], Coroutine[Any, Any, None] | None] = _nothing
+    """Returns what reads the secret files of a workspace, so that `redact` knows their values; None if it does."""
     judge: Judge | None = None
     """Checks answers to runs with a schema. Without it, no answer is good enough."""

@@ -101,7 +101,9 @@ class Runner:
             Fenced: the lease ended before the effect. Nothing of the attempt is recorded.
             StorageError: the store failed, so nothing can be recorded. This is not an outcome of the attempt.
         """
-        await self._ports.secret_files(settings.tools.workspace)
+        reading = self._ports.secret_files(settings.tools.workspace)
+        if reading is not None:
+            await reading
         started_ms = self._ports.clock.uptime_ms()
         first = _FirstDelta(self._ports, started_ms)
         result: AttemptResult
@@ -326,7 +328,9 @@ class Runner:
             is_left = True
             teller.flush()
         # The call may have changed them.
-        await _to_its_end(self._ports.secret_files(settings.tools.workspace))
+        reading = self._ports.secret_files(settings.tools.workspace)
+        if reading is not None:
+            await _to_its_end(reading)
         return await self._recorded(raw, original.redact, action, settings)
 
     async def _recorded(

@@ -56,6 +56,14 @@ class Pool:
     async def place(self, session: str, resources: Sequence[Resource]) -> AsyncIterator[None]:
         """Wait for a place, and hold it. Whoever is cancelled meanwhile leaves the line."""
         call = _Call(session, resources, asyncio.get_running_loop().create_future())
+        if not self._running:  # alone: nothing to wait for, and nobody to pass
+            self._running.add(call)
+            self._free -= 1
+            try:
+                yield
+            finally:
+                self._leave(call)
+            return
         self._waiting.setdefault(session, []).append(call)
         self._serve()
         try:
@@ -70,7 +78,8 @@ class Pool:
             self._free += 1
         else:
             self._unlist(call)
-        self._serve()
+        if self._waiting:
+            self._serve()
 
     def _unlist(self, call: _Call) -> None:
         line = self._waiting[call.session]

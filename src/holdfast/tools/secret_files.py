@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from threading import Lock
+from typing import Any
 
 import msgspec
 
@@ -84,10 +85,11 @@ class SecretFiles:
         self._workspaces: dict[str, _Workspace] = {}
         self._lock = Lock()
 
-    async def look(self, workspace: str) -> None:
-        """Learn the values that are new since the last look. If nothing changed, this costs a few `stat`s."""
-        if not self._is_same(workspace):
-            await in_thread(lambda: self.read(workspace))
+    def look(self, workspace: str) -> Coroutine[Any, Any, None] | None:
+        """Return what learns the values that are new since the last look; None if nothing changed, as a few `stat`s
+        tell.
+        """
+        return None if self._is_same(workspace) else in_thread(lambda: self.read(workspace))
 
     def look_now(self, workspace: str) -> None:
         """Do `look`, and wait for the disk."""
