@@ -14,6 +14,7 @@ from holdfast.errors import ToolError, ToolUnavailable
 from holdfast.protocol.settings import Policy, changed
 from holdfast.protocol.tools import Allowed, Decision, Refused
 from holdfast.tools.function import tool
+from holdfast.tools.schema import CheckedSchema
 from tests.tools.conftest import Bench
 
 
@@ -85,6 +86,15 @@ async def test_unknown_arguments_are_refused_or_left_out_as_the_configuration_sa
     (told,) = [each for each in allowed.decisions if each.rule == "stripped"]
     assert msgspec.structs.replace(told, reason="") == Decision("schema", "allow", "stripped")
     assert set(told.reason.split(", ")) == {"`mode`", "`encoding`"}
+
+
+@pytest.mark.requirement("C3")
+def test_only_the_innermost_unknown_argument_is_left_out() -> None:
+    inner = {"type": "object", "properties": {"a": {"type": "integer"}}, "additionalProperties": False}
+    schema = {"allOf": [{"properties": {"options": inner}}], "unevaluatedProperties": False}
+    value = {"options": {"a": 1, "b": 2}, "c": 3}
+    assert set(CheckedSchema(schema).strip(value, json.dumps(value))) == {"`options.b`", "`c`"}
+    assert value == {"options": {"a": 1}}
 
 
 @pytest.mark.requirement("C3")

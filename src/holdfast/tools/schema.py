@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import reduce
+from operator import getitem
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -35,6 +37,8 @@ _SHOWN_CHARS = 80
 _SHOWN_OPTIONS_CHARS = 400
 _MAX_PROBLEMS = 5
 _MAX_NAMES = 5
+_MAX_STRIPS = 8
+"""How often unknown arguments are looked for: once for each depth at which there are some."""
 _IN_PLACE_LISTS = ("allOf", "anyOf", "oneOf")
 _IN_PLACE = ("not", "if", "then", "else")
 _OPEN_KEYWORDS = ("additionalProperties", "unevaluatedProperties")
@@ -121,23 +125,28 @@ class CheckedSchema:
             value: The value. It is changed in place.
             text: The value as JSON.
         """
-        if self._cost.steps(value, text) > MAX_STEPS or self._cost.errors(value) > MAX_ERRORS:
-            return ()
-        found = [
-            (list(error.instance_path), error.kind.as_dict()["unexpected"])
-            for error in self._validator.iter_errors(value)
-            if error.kind.name in ("additionalProperties", "unevaluatedProperties")
-        ]
         removed: dict[str, None] = {}
-        for steps, unexpected in found:
-            holder = value
-            for step in steps:
-                holder = holder[step]
-            for name in unexpected:
-                if isinstance(holder, dict) and name in holder:
-                    del holder[name]
-                    removed[_path([*steps, name], "")] = None
+        for _ in range(_MAX_STRIPS):
+            if self._cost.steps(value, text) > MAX_STEPS or self._cost.errors(value) > MAX_ERRORS:
+                break
+            found = list(self._unknown(value))
+            deepest = max((len(steps) for steps, _ in found), default=0)
+            # An object with an unknown member may count as unknown itself, so the innermost go first.
+            for steps, names in found:
+                if len(steps) == deepest:
+                    holder = reduce(getitem, steps, value)
+                    for name in sorted(names & holder.keys()):
+                        del holder[name]
+                        removed[_path([*steps, name], "")] = None
+            if not found:
+                break
         return tuple(removed)
+
+    def _unknown(self, value: Any) -> Iterator[tuple[list[str | int], set[str]]]:
+        """Yield the path of each object with members that it does not take, and their names."""
+        for error in self._validator.iter_errors(value):
+            if error.kind.name in _OPEN_KEYWORDS:
+                yield list(error.instance_path), set(error.kind.as_dict()["unexpected"])
 
 
 class SchemaGate:
