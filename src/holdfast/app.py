@@ -6,6 +6,7 @@ It passes values of the configuration and the environment to the rooms below, wh
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -17,11 +18,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from holdfast.clock import SYSTEM_CLOCK
-from holdfast.config.paths import LOCAL_TIME, Home, admin_files, expanded, find_home, is_folder, is_text
+from holdfast.config.paths import (
+    HOME_VARIABLE,
+    LOCAL_TIME,
+    Home,
+    admin_files,
+    expanded,
+    find_home,
+    is_folder,
+    is_text,
+)
 from holdfast.config.settings import Config
 from holdfast.errors import UsageError, clearing_up
 from holdfast.protocol.limits import ModelFacts
-from holdfast.protocol.ports import Clock, Hooks, Provider, Store, Tool, Tools
+from holdfast.protocol.ports import Clock, Hooks, Notifier, Provider, Store, Tool, Tools
 from holdfast.protocol.settings import Conduct, Context, Settings, settings_with
 from holdfast.protocol.tools import ToolSpec
 from holdfast.protocol.zone import UTC, Zone
@@ -50,6 +60,7 @@ _GUIDANCE = "holdfast.tools.guidance:guidance"
 _ZONE_AT = "holdfast.runtime.zones:zone_at"
 _IS_ZONE = "holdfast.runtime.zones:is_zone"
 _UTC_NAMES = ("UTC", "Etc/UTC", "Zulu", "Etc/Zulu", "UCT", "Etc/UCT", "Universal", "Etc/Universal")
+_NOTIFIER = "holdfast.extensions.notify:ConfiguredNotifier"
 _HOOKS = "holdfast.extensions.hooks:ConfiguredHooks"
 _FACTORIES = "holdfast.extensions.factories:Factories"
 _SECTIONS = "holdfast.extensions.sections:package_sections"
@@ -63,7 +74,7 @@ _REGISTRY = "holdfast.tools.registry:Registry"
 _KEPT = "holdfast.tools.builtin:Kept"
 _SECRET_FILES = "holdfast.tools.secret_files:SecretFiles"
 _OWN_PLACES = "holdfast.tools.own:OwnPlaces"
-_PROCESSES = "holdfast.sandbox.process:Processes"
+_BACKGROUND = "holdfast.tools.background:Background"
 _HTTP_POOL = "holdfast.providers.http:HttpPool"
 _PROVIDERS = "holdfast.providers.registry:PROVIDERS"
 _ENTRY = "holdfast.providers.registry:Entry"
@@ -120,6 +131,7 @@ class App:
     deps: dict[str, list[object]] = field(default_factory=dict)
     """What the program gave to the runs that it drives, by session, for its own functions. The last one counts."""
     hooks: Hooks | None = None
+    notifier: Notifier | None = None
     _providers: dict[str, Provider] = field(default_factory=dict)
 
     @cached_property
@@ -132,6 +144,7 @@ class App:
             tools=self.tools,
             redact=self.redact,
             hooks=self.hooks,
+            notifier=self.notifier,
             judge=factory(_JUDGE),
             guidance=partial(factory(_GUIDANCE), factory(_OWN)(**own_places(self.home, self.environ))),
             sections=factory(_SECTIONS),
@@ -223,6 +236,7 @@ class App:
             folder,
             limits=config.limits,
             **_bounds(config),
+            notify_on=config.notify_on,
             approve_by=config.approve_by or ("prompt" if is_terminal else "wait"),
             max_output_tokens=config.max_output_tokens,
             instructions=instructions,
@@ -319,6 +333,11 @@ async def open_app(
         hooks = factory(_HOOKS)(config.hooks, redact, environ, factories()) if config.hooks else None
         if hooks is not None:
             open_rooms.push_async_callback(_close, "What hooks left", hooks)
+        notifier = None
+        if config.notify_command:
+            folder, flag = (home.folder, _home_flag(home, environ)) if home is not None else (None, "")
+            notifier = factory(_NOTIFIER)(config.notify_command, folder, flag, redact, environ)
+            open_rooms.push_async_callback(_close, "What notifies you", notifier)
         tools = factory(_TOOLS)(
             [*tools_of_packages(config), *extra_tools],
             secret_in=redact.known_in,
@@ -329,10 +348,28 @@ async def open_app(
             web=factory(_WEB)(keys=environ, now_ms=clock.uptime_ms),
         )
         open_rooms.push_async_callback(_close, "What tools left", tools)
-        app = App(config, home, store, tools, redact, clock, environ, http, secret_files, hooks=hooks)
+        app = App(
+            config,
+            home,
+            store,
+            tools,
+            redact,
+            clock,
+            environ,
+            http,
+            secret_files,
+            hooks=hooks,
+            notifier=notifier,
+        )
         open_rooms.push_async_callback(_close_providers, app)
         await open_rooms.enter_async_context(app.controller)
         yield app
+
+
+def _home_flag(home: Home, environ: Mapping[str, str]) -> str:
+    """Return what a command needs to find the home, unless it finds it without being told."""
+    is_usual = find_home(None, {**environ, HOME_VARIABLE: ""}).folder == home.folder
+    return "" if is_usual else f" --home {shlex.quote(str(home.folder))}"
 
 
 async def _close_providers(app: App) -> None:
@@ -340,7 +377,7 @@ async def _close_providers(app: App) -> None:
         await _close(f"The provider of {name}", provider)
 
 
-async def _close(what: str, room: Store | Tools | Provider | Hooks) -> None:
+async def _close(what: str, room: Store | Tools | Provider | Hooks | Notifier) -> None:
     with clearing_up(what):
         await room.aclose()
 
@@ -471,7 +508,7 @@ def specs_of(config: Config) -> tuple[ToolSpec, ...]:
 
 def built_in_specs() -> tuple[ToolSpec, ...]:
     """The tools that come with Holdfast, in the order in which a model sees them."""
-    return tuple(tool.spec for tool in factory(_BUILT_IN)(factory(_PROCESSES)(), factory(_OWN_PLACES)()))
+    return tuple(tool.spec for tool in factory(_BUILT_IN)(factory(_BACKGROUND)(), factory(_OWN_PLACES)()))
 
 
 def open_checker(config: Config, home: Home, workspace: Path, environ: Mapping[str, str]) -> Checker:
@@ -482,7 +519,7 @@ def open_checker(config: Config, home: Home, workspace: Path, environ: Mapping[s
     files.read(os.path.realpath(workspace))
     facts = ModelFacts("none", "none", price="unknown")  # no rule looks at the model
     settings = settings_with(facts, os.path.realpath(workspace), **_bounds(config))
-    registry = factory(_REGISTRY)(factory(_BUILT_IN)(factory(_PROCESSES)(), places))
+    registry = factory(_REGISTRY)(factory(_BUILT_IN)(factory(_BACKGROUND)(), places))
     checker: Checker = factory(_CHECKER)(registry, factory(_GATES)(redact.known_in, places, files), settings)
     return checker
 

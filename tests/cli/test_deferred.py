@@ -23,6 +23,8 @@ def test_a_deferred_call_runs_when_the_model_makes_it_again_after_the_approval(c
     asked = cli("run", "x", "-m", model, "--approve-by", "defer", "--json")
     assert (asked.code, asked.json["status"], asked.json["reason"]) == (5, "waiting", "approval")
     assert (cli.workspace / "other.txt").read_text() == "meanwhile"
+    assert "✓ shell" not in asked.err
+    assert "}  waiting" in cli("show", "last").out
     assert cli("resume", "last").code == 5
     (row,) = [json.loads(line) for line in cli("approvals", "--json").out.splitlines()]
     assert f"holdfast approve {row['id']}" in asked.err
@@ -32,6 +34,10 @@ def test_a_deferred_call_runs_when_the_model_makes_it_again_after_the_approval(c
     assert (done.code, done.out) == (0, "Made.\n")
     assert (cli.workspace / "made.txt").exists()
     assert cli("approvals", "--json").out == ""
+    shown = [
+        line.split("}")[1].split()[0] for line in cli("show", "last").out.splitlines() if "→ shell" in line
+    ]
+    assert shown == ["asked", "ok"], "what was put aside never ran"
 
 
 @pytest.mark.requirement("H5")

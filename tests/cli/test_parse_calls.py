@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from typing import Any
 
 import pytest
 
 from tests.cli.processes import Cli
+from tests.edge import nursery
 
 pytestmark = pytest.mark.requirement("S3")
 
@@ -70,11 +72,11 @@ def test_a_batch_gives_a_line_for_each_line(cli: Cli) -> None:
         {"text": 5},
         ["text"],
     ]
-    batch = "\n".join([*map(json.dumps, rows), "no json"]) + "\n"
+    batch = "\n".join([*map(json.dumps, rows), "no json", '{"text": "x", "text": "y"}']) + "\n"
     done = cli("parse-calls", "--batch", "-", "--json", stdin=batch)
     told = [json.loads(line) for line in done.out.splitlines()]
     assert done.code == 1
-    assert len(told) == len(rows) + 1
+    assert len(told) == len(rows) + 2
     assert [each["calls"] for each in told[:2]] == [[{"name": "look", "arguments": {"at": "a"}}]] * 2
     assert all(list(each) == ["error"] for each in told[2:])
     assert "hermes?" in told[2]["error"]
@@ -110,3 +112,17 @@ def test_a_schema_that_cannot_be_used_lets_no_call_through(cli: Cli) -> None:
     told = json.loads(done.out)
     assert (done.code, told["calls"]) == (0, [])
     assert told["rejected"][0]["reason"] == "schema"
+
+
+def test_a_reader_that_goes_away_and_half_a_character_are_no_fault_of_the_file(cli: Cli) -> None:
+    half = '<tool_call>{"name": "x", "arguments": {"a": "\\ud800"}}</tool_call>'
+    rows = [{"text": half}, *[{"text": "plain"}] * 20_000]
+    (cli.workspace / "b.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    command = ["parse-calls", "--batch", "b.jsonl", "--json"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with nursery.start(command, cwd=cli.workspace, env=cli._environ(), **pipes) as process:
+        first = process.stdout.readline()
+        process.stdout.close()
+        said = process.stderr.read()
+    assert json.loads(first)["rejected"][0]["reason"] == "malformed"
+    assert said == b""

@@ -30,6 +30,7 @@ from tests.cli.processes import Cli, calls, says
         (("--tool", "write_file", "--args", '{"path": "a", "content": "b"}'), "allow", "autonomy:supervised"),
         (("--tool", "write_file", "--args", '{"pth": "a"}'), "deny", "schema"),
         (("--tool", "write_file", "--args", "{"), "deny", "schema"),
+        (("--tool", "read_file", "--args", '{"path": "a", "path": "b"}'), "deny", "schema"),
         (("--url", "https://example.com/"), "deny", "egress"),
         (("--url", "file:///etc/hostname"), "deny", "workspace"),
         (("--tool", "ask_user", "--args", '{"question": "Which one?"}'), "allow", "autonomy:supervised"),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.config.files import Missing, Unreadable, read_file, read_stream, read_text
+from holdfast.config.files import Missing, Unreadable, read_file, read_opened, read_stream, read_text
 
 
 def test_a_file_is_read_up_to_the_bound_and_not_beyond_it(tmp_path: Path) -> None:
@@ -34,6 +34,16 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:
         for path in (Path("/dev/zero"), Path("/dev/stdin"), pipe, door, link, tmp_path):
             with pytest.raises(Unreadable, match="not a file"):
                 read_file(path, 10)
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("mine"), FileNotFoundError("mine"), BrokenPipeError(32, "mine")]
+)
+def test_what_goes_wrong_beside_the_reading_is_not_said_of_the_file(tmp_path: Path, error: Exception) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"12345")
+    with pytest.raises(type(error), match="mine"), read_opened(file):
+        raise error
 
 
 def test_a_file_whose_size_the_system_does_not_know_is_read_all_the_same() -> None:

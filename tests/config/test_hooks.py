@@ -15,7 +15,7 @@ from holdfast.config.trust import trust
 from holdfast.errors import ConfigError
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.settings import settings_with
-from holdfast.sandbox.process import Processes
+from holdfast.tools.background import Background
 from holdfast.tools.checking import Checker
 from holdfast.tools.files import ReadFile, WriteFile
 from holdfast.tools.gates import gates_of
@@ -141,6 +141,11 @@ def test_all_that_is_wrong_with_hooks_is_said_at_once_with_the_nearest_valid_one
 def test_a_hook_without_events_or_program_is_named_with_its_line(files: Files) -> None:
     (problem,) = files.problems('[hooks.half]\ntools = ["shell"]\n')
     assert problem == f"{files.home.user_file}:2: [hooks.half] needs on and command"
+    problems = files.problems("[hooks.a]\n[hooks.b]\n[hooks]\nc = {}\n")
+    assert problems == [
+        f"{files.home.user_file}:{line}: [hooks.{name}] needs on and command"
+        for line, name in ((1, "a"), (2, "b"), (4, "c"))
+    ]
 
 
 def test_hooks_are_shown_with_their_origin_as_in_a_file(files: Files) -> None:
@@ -168,11 +173,12 @@ def test_no_tool_changes_what_a_hook_runs(files: Files, tmp_path: Path) -> None:
     files.home.user_file.write_text(
         f'[hooks.a]\non = ["run_end"]\ncommand = ["python3", "tools/guard.py", "no-file"]\n'
         f'[hooks.b]\non = ["run_end"]\ncommand = ["{other}"]\n'
+        '[hooks.c]\non = ["run_end"]\ncommand = ["python3", "link"]\n'
     )
     policy = files.load().policy
-    assert [hook.files for hook in policy.hooks] == [(str(guard.resolve()),), (str(other.resolve()),)]
+    assert [hook.files for hook in policy.hooks] == [(str(each.resolve()),) for each in (guard, other, guard)]
     settings = settings_with(ModelFacts("x", "m"), str(files.workspace), autonomy="full", policy=policy)
-    tools = Registry([WriteFile(OwnPlaces()), ReadFile(OwnPlaces()), Shell(Processes())])
+    tools = Registry([WriteFile(OwnPlaces()), ReadFile(OwnPlaces()), Shell(Background())])
     checker = Checker(tools, gates_of(lambda _: "", OwnPlaces()), settings)
 
     async def verdict(tool: str, **arguments: str) -> str:

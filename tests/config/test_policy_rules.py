@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from holdfast.config.paths import PROJECT_FILE, Home, find_home
 from holdfast.config.settings import Config
 from holdfast.config.trust import trust
 from holdfast.errors import ConfigError
-from holdfast.protocol.rules import LAUNCHERS, PolicyRule
+from holdfast.protocol.launchers import LAUNCHERS
+from holdfast.protocol.rules import PolicyRule
 
 
 class Files:
@@ -119,3 +121,117 @@ def test_an_allow_rule_for_everything_is_an_error_and_a_denying_one_is_not(files
     if rule != "shell(*)":
         files.user(f'deny = ["{rule}"]\nask = ["{rule}"]')
         assert files.load().policy.deny == (PolicyRule(rule),)
+
+
+@pytest.mark.requirement("L9")
+@pytest.mark.parametrize(
+    ("rule", "near"),
+    [
+        ("Bash(git push *)", "shell(git push *)"),
+        ("Bash(git push:*)", "shell(git push *)"),
+        ("Bash(git:*)", "shell(git *)"),
+        ("Bash(cd x && git log)", "shell(git log)"),
+        ("Bash", "shell"),
+        ("Bash(*)", "shell"),
+        ("bash", "shell"),
+        ("run_shell_command(rm *)", "shell(rm *)"),
+        ("Edit", "edit_file"),
+        ("MultiEdit(docs/**)", "edit_file(docs/**)"),
+        ("Read(./.env)", "read_file(.env)"),
+        ("Read(//etc/hosts)", "read_file(/etc/hosts)"),
+        ("Write", "write_file"),
+        ("WriteFile", "write_file"),
+        ("WebFetch(domain:example.net)", "web_fetch"),
+        ("web_fetch(example.net)", "web_fetch"),
+        ("WebSearch", "web_search"),
+        ("Grep(src/**)", "grep(src/**)"),
+        ("Glob", "glob"),
+        ("TodoWrite", "update_plan"),
+        ("update_plan(a)", "update_plan"),
+        ("shell(git:*)", "shell(git *)"),
+        ("shell(npm run test:*)", "shell(npm run test *)"),
+        ("shell(cd x && git log)", "shell(git log)"),
+        ("shell(a | b)", "shell(a)"),
+        ("shell(a -x > b)", "shell(a -x)"),
+        ("shell(a 2>/dev/null)", "shell(a)"),
+        ("shell(./x $Y)", "shell(./x *)"),
+        ('shell(./x "$Y")', "shell(./x *)"),
+        ("shell(./x `y`)", "shell(./x *)"),
+        ("shell(X=1 ./x *)", "shell(./x *)"),
+        ("shell(ls ~/x)", "shell(ls *)"),
+        ("shell(ls {a,b})", "shell(ls *)"),
+        ("shell(ls a?c)", "shell(ls *)"),
+        ("shell(ls [ab].py)", "shell(ls *)"),
+    ],
+)
+def test_a_rule_that_can_match_nothing_is_an_error_with_the_rule_that_was_meant(
+    files: Files, rule: str, near: str
+) -> None:
+    """Somebody relies on a rule that denies. One that silently denies nothing is the worst answer."""
+    for key in ("deny", "ask"):
+        found = files.problems(f"{key} = [{json.dumps(rule)}]")
+        assert [each for each in found if f"{files.home.user_file}:2: policy.{key}: " in each], found
+        assert [each for each in found if each.endswith(f"; the nearest rule is {near}")], found
+
+
+@pytest.mark.parametrize("rule", ["shell($X)", "shell(X=1 *)", "shell(> a)"])
+def test_a_rule_that_can_match_nothing_and_means_nothing_is_an_error(files: Files, rule: str) -> None:
+    assert "can never match" in "\n".join(files.problems(f'deny = ["{rule}"]'))
+
+
+@pytest.mark.parametrize(
+    "rule",
+    ["shell(git commit -m 'a && b')", "shell(echo '$HOME')", 'shell("git" log)', "shell(ls a~ x#y)",
+     "shell([ -f x ])", "mcp__github__*", "mcp__git__read", "*_file", "Ba*", "read_file(/etc/**)", "read_file(./a)",
+     "shell(git commit -m a\\&b)"],
+)  # fmt: skip
+def test_a_rule_that_may_match_something_is_valid_and_nothing_is_said(files: Files, rule: str) -> None:
+    files.user(f"deny = [{json.dumps(rule)}]\nask = [{json.dumps(rule)}]")
+    config = files.load()
+    assert config.policy.deny == (PolicyRule(rule),)
+    assert not [each for each in config.warnings if "matches nothing" in each]
+
+
+def test_a_rule_about_a_tool_that_is_not_there_is_valid_with_a_warning(files: Files) -> None:
+    files.user('deny = ["deploy(prod/**)", "terraform"]')
+    (first, second) = [each for each in files.load().warnings if "matches nothing" in each]
+    assert first.startswith(f"{files.home.user_file}:2: policy.deny: deploy(prod/**) matches nothing")
+    assert "a rule about a program is shell(terraform *)" in second
+    files.user('deny = ["deploy"]\n[tools]\npackages = ["tickets"]')
+    assert not [each for each in files.load().warnings if "matches nothing" in each]
+
+
+@pytest.mark.parametrize("content", ['deny = ["Bash"]', 'allow = ["Read"]'])
+def test_names_of_tools_are_checked_wherever_a_configuration_names_them(files: Files, content: str) -> None:
+    near = "shell" if "Bash" in content else "read_file"
+    found = "\n".join(files.problems(f"[tools]\n{content}"))
+    assert f"is not a built-in tool; the nearest one is {near}" in found
+    hook = f'[hooks.a]\non = ["before_tool"]\ncommand = ["x"]\ntools ={content.partition("=")[2]}'
+    assert f"the nearest one is {near}" in "\n".join(files.problems(hook))
+
+
+@pytest.mark.requirement("C12")
+@pytest.mark.parametrize(
+    "rule",
+    ["docker *", "docker run *", "docker exec c *", "podman *", "docker -H x ps *", "tmux *", "tmux new *",
+     "screen *", "at now", "batch", "java *", "uv run *", "uv tool run *", "uv run python *",
+     "uv run --with x pytest *", "npx *", "npm exec *", "git -c *", "git rebase *", "kubectl *",
+     "kubectl exec *", "ssh h *",
+     "systemd-run *", "entr *", "script *", "expect *", "go run *", "rsync -e *", "psql *", "poetry run *",
+     "python *"],
+)  # fmt: skip
+def test_an_allow_rule_whose_open_end_chooses_what_runs_is_an_error(files: Files, rule: str) -> None:
+    assert "would allow everything" in "\n".join(files.problems(f'allow = ["shell({rule})"]'))
+    files.user(f'deny = ["shell({rule})"]')
+    assert files.load().policy.deny
+
+
+@pytest.mark.parametrize(
+    "rule",
+    ["make *", "npm test", "npm run *", "docker ps *", "docker compose up -d", "tmux ls", "uv run pytest *", "uv *",
+     "uv sync *", "git *", "git push *", "git -C sub log *", "kubectl get *", "go test *", "cargo *", "pytest *",
+     "rsync *", "tar *"],
+)  # fmt: skip
+def test_an_allow_rule_whose_words_say_what_runs_is_valid(files: Files, rule: str) -> None:
+    files.user(f'allow = ["shell({rule})"]')
+    assert files.load().policy.allow

@@ -98,6 +98,7 @@ TABLE = [
         '[policy]\nallowed_paths = ["src/x", "src/y:ro"]',
         "may set it",
     ),
+    Row("policy.sandboxed", '[policy]\nsandboxed = "allow"', trusted="may set it"),
     Row("policy.actions_per_hour", "policy.actions_per_hour = 900", "policy.actions_per_hour = 60"),
     Row("policy.grants_last", '[policy]\ngrants_last = "24h"', '[policy]\ngrants_last = "1h"'),
     Row(
@@ -140,6 +141,8 @@ TABLE = [
         "[compaction]\nmax_cost_share = 0.4",
         "[compaction]\nmax_cost_share = 0.01",
     ),
+    Row("notify.on", 'notify.on = ["done"]', trusted="may set it"),
+    Row("notify.command", 'notify.command = ["true"]', trusted="may set it"),
     hook("on", '["before_tool"]'),
     hook("tools", '["shell"]'),
     hook("command", '["false"]'),

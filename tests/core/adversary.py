@@ -15,7 +15,8 @@ from holdfast.core import budget
 from holdfast.core.budget import Grant
 from holdfast.core.causes import Outcome
 from holdfast.core.measure import MOST_BYTES_PER_TOKEN, OVERHEAD_TOKENS
-from holdfast.core.state import State, Totals, next_key, open_run, phase
+from holdfast.core.state import State, next_key, open_run, phase
+from holdfast.core.totals import Totals
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.kinds import Kinds
 from holdfast.protocol.limits import ModelFacts, Tier, cost_microusd

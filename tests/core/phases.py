@@ -22,6 +22,7 @@ from holdfast.protocol.evidence import Evidence, Likeness
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.grants import Grant
 from holdfast.protocol.messages import Attachment, ModelReply, Text, ToolCall, Usage, Verdict
+from holdfast.protocol.notify import Notified
 from holdfast.protocol.plan import Plan, Step
 from holdfast.protocol.prompt import Section
 from holdfast.protocol.reflection import Reflection
@@ -169,6 +170,8 @@ EXAMPLES: dict[type[e.Event], e.Event] = {
         e.ApprovalResolved(f"{SESSION}-1", "approve", "cli:ann", "so"),
         e.ApprovalConsumed(f"{SESSION}-1"),
         e.GrantMade(f"{SESSION}-1", Grant(f"{SESSION}-g1", "shell", Offer("shell(make)"), 9, 5), "cli:ann"),
+        e.NotificationDue("n1", "waiting", "waiting", "approval", "Wait.", ("a",), ("holdfast approve a",)),
+        e.NotificationEnded("n1", Notified("sent")),
         e.GrantRevoked(f"{SESSION}-g1", "cli:ann"),
         e.HooksDue("before_compaction", "m9", "full"),
         e.HookEnded("guard", "before_model", "m9", "denied", "Not today.", 9),

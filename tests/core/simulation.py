@@ -34,6 +34,7 @@ from holdfast.core.summary import totals
 from holdfast.core.wanted import (
     Admit,
     CallModel,
+    Notify,
     Prepare,
     PrepareRequest,
     PrepareSide,
@@ -64,6 +65,7 @@ from holdfast.protocol.grants import grant_in, permission_of
 from holdfast.protocol.hooks import HOOK_EVENTS, Hook, HookAnswer
 from holdfast.protocol.kinds import Kinds
 from holdfast.protocol.messages import ModelReply, Text, ToolCall, ToolResult, Usage, calls_of
+from holdfast.protocol.notify import NOTIFY_ABOUT, Notified
 from holdfast.protocol.outcomes import Built, Lost, ModelCut, ModelFailure, Probed, Unaffordable, Unready
 from holdfast.protocol.plan import PlanUpdate, Step
 from holdfast.protocol.request import Request
@@ -93,7 +95,9 @@ SETTINGS = (
     settings(turns=4, wall_s=100, repeat_note=2, repeat_stop=3, model_attempts=2, reflect_turns=1),
     settings(turns=6, wall_s=100, model_attempts=2, compact_turns=1, max_reflections=0),
     settings(turns=2, wall_s=100, approve_by="deny", repeat_note=2, repeat_stop=4, model_attempts=3),
-    settings(turns=5, wall_s=100, approve_by="defer", model_attempts=2, max_reflections=0),
+    settings(
+        turns=5, wall_s=100, approve_by="defer", notify_on=NOTIFY_ABOUT, model_attempts=2, max_reflections=0
+    ),
     settings(turns=4, tokens=12_000, wall_s=100, model_attempts=2, after_failures=1, max_reflections=2),
 )
 HOOKED = settings(
@@ -250,7 +254,10 @@ class Simulation:
         open_keys = [action_key(call) for call, _ in started_calls(self.state)]
         call, aside = self.state.models.open, self.state.side.open
         hooks = [action.key for action in wanted(self.state) if isinstance(action, RunHook)]
-        if hooks and (self.pick((True, False)) or not (call or open_keys or aside)):
+        notifying = [action.key for action in wanted(self.state) if isinstance(action, Notify)]
+        if notifying and (self.pick((True, False)) or not (call or open_keys or aside or hooks)):
+            self._take(Outcome(self.pick(notifying), Notified("sent")))
+        elif hooks and (self.pick((True, False)) or not (call or open_keys or aside)):
             self._take(Outcome(self.pick(hooks), self._hook_answer()))
         elif aside is not None and (self.pick((True, False)) or not (call or open_keys)):
             self._take(Outcome(aside.key, self._side_result()))

@@ -15,6 +15,7 @@ from holdfast.protocol import events as e
 from holdfast.protocol.commands import Resolve, Stop
 from holdfast.protocol.plan import Plan, Step
 from holdfast.protocol.tools import Allowed, Decision, Offer
+from holdfast.protocol.trust import CLEAN
 from tests.core.stories import SESSION, Story, call, kinds, only, proposing, words
 
 COMMAND = call("shell", '{"command":"make"}')
@@ -60,6 +61,11 @@ def test_a_deferred_call_is_asked_about_and_answered_at_once() -> None:
     assert phase(story.state) == "preparing"
 
 
+@pytest.mark.requirement("H4", "H5")
+def test_a_deferred_call_has_read_nothing_so_it_sets_no_flag() -> None:
+    assert put_aside().state.taint == CLEAN
+
+
 @pytest.mark.requirement("H5")
 def test_the_run_rests_only_when_the_model_has_nothing_else_to_do() -> None:
     story = at_rest()
@@ -87,6 +93,23 @@ def test_an_approval_comes_as_a_message_and_covers_the_same_call_once() -> None:
     story.finished("t3.c1")
     story.prepared()
     assert kinds(story.answered(words()))[-1] == "RunStopped"
+
+
+@pytest.mark.requirement("H5", "C12")
+def test_a_call_does_not_start_with_an_approval_that_nobody_gave() -> None:
+    story = put_aside()
+    story.prepared()
+    story.answered(COMMAND, finish="tool_calls")
+    assert kinds(made_again(story, "t2.c1")) == ["ToolCallRefused"]  # a person is asked already
+    story = at_rest()
+    (found,) = story.state.deferred
+    resolve(story)
+    story.command(Stop())
+    story.send()
+    story.prepared()
+    story.answered(COMMAND, finish="tool_calls")
+    gone = Allowed((*ASK, deferred.permission_of(found)), COMMAND.arguments)
+    assert kinds(story.judged("t3.c1", gone)) == ["ApprovalRequested", "ToolCallFinished"]
 
 
 @pytest.mark.requirement("H5")
@@ -169,3 +192,25 @@ def test_neither_a_branch_nor_an_imported_session_may_use_what_was_approved() ->
         story = at_rest()
         resolve(story)
         assert not any(each.is_approved for each in story.given(event).state.deferred)
+
+
+@pytest.mark.requirement("H5")
+def test_in_a_branch_no_step_waits_for_a_decision_that_only_the_parent_hears() -> None:
+    story = proposing(COMMAND, approve_by="defer")
+    story.given(e.PlanChanged("t0.c1", Plan((Step("Build.", "in_progress", "1"),))))
+    story.asked_for("t1.c1", decisions=ASK)
+    story.given(e.SessionForked("b", SESSION, 3))
+    assert "waits" not in text_of(story.state.plan)
+
+
+@pytest.mark.requirement("H5")
+def test_people_are_asked_about_a_bounded_number_of_calls_at_once() -> None:
+    most = deferred.MOST_WAITING
+    commands = [call("shell", f'{{"command":"make {number}"}}') for number in range(most + 1)]
+    story = proposing(*commands, approve_by="defer")
+    asked = [kinds(story.asked_for(f"t1.c{number}", decisions=ASK)) for number in range(1, most + 2)]
+    assert asked[most - 1 :] == [["ApprovalRequested", "ToolCallFinished"], ["ToolCallRefused"]]
+    resolve(story)
+    story.prepared()
+    story.answered(commands[-1], finish="tool_calls")
+    assert kinds(story.asked_for("t2.c1", decisions=ASK))[0] == "ApprovalRequested"

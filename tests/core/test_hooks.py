@@ -12,7 +12,7 @@ from holdfast.core.wanted import PrepareRequest, RunHook
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Pause, Stop
 from holdfast.protocol.hooks import HOOK_EVENTS, Hook, HookAnswer
-from tests.core.stories import Story, call, kinds, only, steps, words
+from tests.core.stories import SESSION, Story, call, kinds, only, steps, words
 
 ALL = Hook("all", HOOK_EVENTS)
 
@@ -159,6 +159,15 @@ def test_hooks_that_the_settings_no_longer_have_are_neither_asked_nor_told() -> 
 
 
 @pytest.mark.requirement("S4")
+@pytest.mark.parametrize("event", [e.SessionForked("branch", "parent", 5), e.SessionImported()])
+def test_what_waits_for_hooks_waits_for_them_in_a_branch_and_after_an_import_too(event: e.Event) -> None:
+    story = hooked(Hook("one", ("run_start",)))
+    story.given(event)
+    story.attach()
+    assert keys(story) == ["hook run_start 1 one"]
+
+
+@pytest.mark.requirement("S4")
 def test_a_branch_and_an_imported_session_tell_nothing_that_happened_before() -> None:
     for event in (e.SessionForked("branch", "parent", 7), e.SessionImported()):
         story = hooked(ALL)
@@ -169,3 +178,13 @@ def test_a_branch_and_an_imported_session_tell_nothing_that_happened_before() ->
         assert story.state.hooking.told
         story.given(event)
         assert story.state.hooking == NOTHING
+
+
+@pytest.mark.requirement("S4", "H5")
+def test_hooks_are_not_told_of_a_result_of_a_call_that_was_put_aside() -> None:
+    story = hooked(Hook("a", ("after_tool", "approval", "turn_end")), approve_by="defer")
+    story.prepared()
+    story.answered(call("shell"))
+    story.asked_for("t1.c1")
+    told = [(each.event, each.subject) for each in story.state.hooking.told]
+    assert told == [("approval", f"{SESSION}-1"), ("turn_end", "1")]

@@ -6,8 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.core.causes import Finding
 from holdfast.core.pace import STRETCH_MS, Starts, after_start, started
-from tests.core.stories import acting
+from holdfast.core.state import Proposed
+from holdfast.protocol.tools import Allowed, Resource
+from tests.core.stories import PASSED, acting, call, kinds, proposing
 
 HOUR_MS = 3_600_000
 AT_MS = st.lists(st.integers(0, 4 * HOUR_MS), max_size=60).map(sorted)
@@ -38,3 +41,16 @@ def test_a_session_counts_each_start_of_a_call() -> None:
     story = acting()
     assert started(story.state.starts, story.now_ms) == 1
     assert started(story.state.starts, story.now_ms + 2 * HOUR_MS) == 0
+
+
+@pytest.mark.requirement("S6")
+def test_calls_that_slow_gates_judge_side_by_side_do_not_pass_the_limit_together() -> None:
+    write, read = (Resource("write", "/w/a"),), (Resource("read", "/w/a"),)
+    story = proposing(*[call("write_file")] + [call("read_file")] * 3, actions_per_hour=2)
+    story.admitted("t1.c1", resources=write)
+    for name in ("t1.c2", "t1.c3", "t1.c4"):  # they wait for the write
+        story.admitted(name, resources=read)
+    story.finished("t1.c1")
+    late = [Finding(story.step(f"t1.c{n}#0"), Allowed(PASSED, "{}", resources=read)) for n in (2, 3, 4)]
+    assert [kinds(story.when(each)) for each in late] == [["ToolCallAdmitted", "ToolCallStarted"], [], []]
+    assert [type(each.stage) for each in story.state.turn.calls[2:]] == [Proposed, Proposed]

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.core import guard
 from holdfast.core.causes import Outcome
-from holdfast.core.progress import NAMED, SEEN
+from holdfast.core.progress import SEEN, WRITTEN
 from holdfast.core.state import action_key, started_calls
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Continue
@@ -230,5 +230,5 @@ def test_what_is_remembered_is_bounded() -> None:
         changed = FileChange(f"f{number}", "", f"{number}")
         turn(story, name=f"{number}", effect="write", files=Files((changed,)))
     progress = story.state.progress
-    assert (len(progress.seen), len(progress.named)) == (SEEN, NAMED)
+    assert (len(progress.seen), len(progress.named)) == (SEEN, WRITTEN)
     assert progress.named[-1] == f"f{SEEN + 49}"

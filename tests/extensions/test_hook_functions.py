@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.app import _OWN_FACTORIES
-from holdfast.errors import UsageError
+from holdfast.errors import Lapsed, UsageError
 from holdfast.extensions.factories import Factories
 from holdfast.extensions.hooks import ConfiguredHooks
 from holdfast.protocol.hooks import Hook, HookAnswer, HookSource, Occasion, digest_of
@@ -102,6 +102,18 @@ async def test_a_function_of_a_package_is_asked_like_a_command(ask: Ask) -> None
 async def test_a_function_that_fails_is_a_hook_that_fails(ask: Ask, name: str, why: str) -> None:
     answer = await ask(name)
     assert (answer.verdict, answer.reason) == ("deny", f"the hook failed: {why}.")
+
+
+@pytest.mark.requirement("S4", "L7")
+@pytest.mark.parametrize("name", ["nothing", "change"])
+async def test_a_function_whose_lease_is_over_is_not_asked(path: list[str], name: str) -> None:
+    def over() -> int:
+        raise Lapsed
+
+    each = source(name)
+    occasion = Occasion("before_tool", "s", "/w", "k", {"arguments": {}})
+    with pytest.raises(Lapsed):
+        await hooks_of(path, each).ask(each.hook, occasion, over)
 
 
 @pytest.mark.requirement("C18")

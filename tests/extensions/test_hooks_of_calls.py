@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import IO
 
 import msgspec
 import pytest
 
 from holdfast.errors import Lapsed
+from holdfast.extensions import hook_commands
 from holdfast.policy.protected import Own
 from holdfast.protocol.hooks import CHANGED, HookSource
 from holdfast.protocol.limits import ModelFacts
@@ -184,6 +188,14 @@ async def test_hooks_that_keep_changing_each_others_arguments_end_in_a_refusal(
         ("""echo '{"verdict":["deny"]}'""", "its answer has the unknown verdict"),
         ("""echo '{"decision":"deny"}'""", "its answer has the unknown key 'decision'"),
         ("""echo '{"arguments":"ls"}'""", "the arguments of its answer are not an object"),
+        (
+            """echo '{"verdict":"deny","verdict":"allow"}'""",
+            "its answer is not valid JSON: an object names 'verdict' twice",
+        ),
+        (
+            """echo '{"arguments":{"command":"ls","command":"id"}}'""",
+            "its answer is not valid JSON: an object names 'command' twice",
+        ),
         ("""echo '{"reason":7}'""", "the reason of its answer is not a text"),
         ("head -c 70000 /dev/zero | tr '\\0' ' '; echo '{}'", "it wrote more than 64 KiB"),
         ("head -c 200000 /dev/zero >&2; exit 1", "its exit code was 1"),
@@ -317,3 +329,30 @@ async def test_a_program_that_does_not_exist_is_a_failure_of_its_hook(benched: B
     refused = await benched(source).shell("ls")
     assert isinstance(refused, Refused)
     assert "/nowhere/hook could not be started: No such file" in refused.failure.message
+
+
+@pytest.mark.requirement("S4")
+async def test_a_hook_that_writes_too_much_is_ended_at_once(benched: Benched, tmp_path: Path) -> None:
+    script = f"echo $$ > {tmp_path}/pid; head -c 70000 /dev/zero; exec sleep 60"
+    bench = benched(hook("loud", script, timeout_s=60.0))
+    start = time.monotonic()
+    refused = await bench.shell("ls")
+    assert isinstance(refused, Refused)
+    assert "it wrote more than 64 KiB" in refused.failure.message
+    assert time.monotonic() - start < 30
+    assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
+
+
+@pytest.mark.requirement("S4")
+@pytest.mark.parametrize("on_failure", ["deny", "allow"])
+async def test_where_a_hook_cannot_be_asked_its_on_failure_counts(
+    benched: Benched, monkeypatch: pytest.MonkeyPatch, on_failure: str
+) -> None:
+    def full() -> IO[bytes]:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(hook_commands, "unnamed_file", full)
+    admission = await benched(hook("guard", "echo '{}'", on_failure=on_failure)).shell("ls")
+    assert isinstance(admission, Refused if on_failure == "deny" else Allowed)
+    (said,) = by_hooks(admission)
+    assert "could not be started: Too many open files" in said[2]

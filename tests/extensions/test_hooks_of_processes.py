@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from holdfast.protocol.hooks import Hook
+from holdfast.protocol.notify import NotificationDue
+from holdfast.runtime.driver import end_orphans
 from holdfast.sandbox.keeper import members
+from tests.core.stories import SESSION, Story
+from tests.core.stories import call as call_of
 from tests.edge.machine import call, make_machine
 
 PATIENCE_S = 60.0
@@ -41,6 +48,29 @@ def test_a_hook_dies_with_its_process_and_is_asked_again_by_the_next_one(tmp_pat
     assert (machine.workspace / "ran").read_text() == "ran\n"
     assert len(pids.read_text().split()) == 2
     assert json.loads((tmp_path / "seen").read_text())["arguments"] == {"command": "echo ran >> ran"}
+
+
+@pytest.mark.requirement("S4", "H1")
+async def test_a_new_driver_ends_the_hooks_and_notifications_of_a_dead_one() -> None:
+    story = Story(hooks=(Hook("log", ("after_model",)),))
+    story.attach()
+    story.send()
+    story.prepared()
+    story.answered(call_of("shell"), call_of("grep"))
+    story.admitted("t1.c1")
+    story.given(NotificationDue("n1", "waiting", "waiting"))
+    ended: list[str] = []
+
+    class Tools:
+        async def end_orphans(self, keys: Sequence[str]) -> None:
+            ended.extend(keys)
+
+    class Lease:
+        def check(self) -> int:
+            return 9**12
+
+    await end_orphans(cast(Any, Tools()), story.state, cast(Any, Lease()))
+    assert ended == [f"{SESSION}:{each}" for each in ("t1.c1", "notify:n1", "t1.c2", "hook:log")]
 
 
 @pytest.mark.requirement("S4")

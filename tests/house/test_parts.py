@@ -17,9 +17,9 @@ PARTS = {
     "holdfast.core.budget": {"core"},
     "holdfast.context.conversation": {"context"},
     "holdfast.policy.rules": {"policy"},
-    "holdfast.tools.dispatcher": {"tools", "policy", "sandbox", "clock"},
+    "holdfast.tools.dispatcher": {"tools", "policy", "sandbox", "clock", "deadlines"},
     "holdfast.storage.sqlite": {"storage", "core", "clock"},
-    "holdfast.providers.native": {"providers"},
+    "holdfast.providers.native": {"providers", "deadlines"},
     "holdfast.runtime.controller": {"runtime", "core", "context", "prompt"},
     "holdfast.views.story": {"views"},
 }

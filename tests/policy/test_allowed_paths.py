@@ -15,6 +15,7 @@ from holdfast.protocol.allowed import (
     access_to,
     allowed_path_of,
     common_paths,
+    listed_path_of,
     paths_are_within,
 )
 from holdfast.protocol.limits import ModelFacts
@@ -100,15 +101,34 @@ def test_the_paths_that_a_command_names_are_judged_alike(
 
 @pytest.mark.parametrize(
     ("text", "near"),
-    [("/", "."), ("/etc", "etc"), ("..", "."), ("../x:ro", "x:ro"), ("a/../b", "a/b"), ("~", "~"), ("", "."),
-     (":ro", ".:ro"), ("/work/x:ro", "work/x:ro")],
+    [("/", "."), ("/etc", "etc"), ("..", "."), ("../x:ro", "x:ro"), ("a/../b", "a/b"), ("~", "."), ("~/a", "a"),
+     ("", "."), (":ro", ".:ro"), ("/work/x:ro", "work/x:ro")],
 )  # fmt: skip
 def test_an_entry_that_is_not_inside_the_workspace_is_an_error_with_the_nearest_one(
     text: str, near: str
 ) -> None:
+    for read in (allowed_path_of, listed_path_of):
+        with pytest.raises(WrongEntry) as raised:
+            read(text)
+        assert str(raised.value).endswith(f"the nearest one is {near}")
+
+
+@pytest.mark.parametrize(
+    ("text", "near"),
+    [("*", "."), ("**", "."), ("src/**", "src"), ("src/*.py:ro", "src:ro"), ("src/a?/b", "src"), ("./src/**", "src"),
+     ("src:rw", "src"), ("src:r", "src:ro"), ("src:RO", "src:ro"), ("src:ro:ro", "src:ro"), ("src:w:ro", "src:ro"),
+     ("../*:rw", "."), ("src/*:rw", "src")],
+)  # fmt: skip
+def test_an_entry_that_no_file_has_as_its_name_is_an_error_with_the_nearest_one(text: str, near: str) -> None:
     with pytest.raises(WrongEntry) as raised:
-        allowed_path_of(text)
+        listed_path_of(text)
     assert str(raised.value).endswith(f"the nearest one is {near}")
+    assert allowed_path_of(text if near != "." else "a") is not None, "a recorded entry is still read"
+
+
+@pytest.mark.parametrize("text", ["app/[id]", "a:b", "a:port", "src:ro", ".", ".:ro", "x(1)"])
+def test_an_entry_with_unusual_characters_is_the_path_that_it_says(text: str) -> None:
+    assert listed_path_of(text) == allowed_path_of(text)
 
 
 ENTRIES = st.lists(

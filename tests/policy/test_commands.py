@@ -179,6 +179,10 @@ def test_words_that_are_not_known_may_be_those_of_a_rule(ws: Path) -> None:
     for text in ("git $x", "git $x origin", "git pus*", "git -C x $y"):
         assert verdict(ws, text, "full", deny=["shell(git push *)"]).verdict == "ask", text
     assert verdict(ws, "git log $x", "full", deny=["shell(git push *)"]).verdict == "allow"
+    for text in ("git bisect $x", "git $x gzip", "docker $x", "uv $x", "go run $x", "sudo $x"):
+        assert verdict(ws, text, "full", deny=["shell(gzip *)"]).verdict != "allow", text
+    for text in ("git log gzip", "git log $x", "kubectl get gzip"):
+        assert verdict(ws, text, "full", deny=["shell(gzip *)"]).verdict == "allow", text
 
 
 def test_a_listed_host_is_no_reason_to_deny(ws: Path) -> None:
@@ -196,27 +200,44 @@ PIECES = [
 TEXTS = st.lists(st.sampled_from(PIECES), max_size=8).map("".join) | st.text(max_size=20)
 
 
-def check_appending(ws: Path, text: str) -> None:
+APPENDED = (
+    "ls",
+    "cd sub",
+    "exit",
+    "HOME=/x",
+    "unset HOME",
+    "f() { ls; }",
+    "set -f",
+    "{ ls; }",
+    "wait",
+    "cat < a.txt",
+)
+
+
+def check_appending(ws: Path, text: str, more: str) -> None:
     if parsed(text).unread:  # what is appended may complete it: it was no command yet
         return
     for autonomy in ("supervised", "full"):
         before = verdict(ws, text, autonomy)
-        for joint in ("; ", "\n", " && "):
-            after = verdict(ws, f"{text}{joint}ls", autonomy)
+        is_whole = not text.rstrip().endswith((";", "&", "|"))  # otherwise an operator more is none
+        for joint in ("; ", "\n", *((" && ", " || ", " | ", " & ") if is_whole else ())):
+            after = verdict(ws, f"{text}{joint}{more}", autonomy)
             assert STRICTNESS.index(after.verdict) >= STRICTNESS.index(before.verdict), (text, joint)
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(text=TEXTS)
-@example(text="cat .env")
-@example(text="rm -rf / #")
-@example(text="cat <<E\n$(cat .env)\nE")
-def test_no_verdict_becomes_looser_when_a_command_is_appended(ws: Path, text: str) -> None:
-    check_appending(ws, text)
+@given(text=TEXTS, more=st.sampled_from(APPENDED))
+@example(text="cat .env", more="ls")
+@example(text="rm -rf / #", more="ls")
+@example(text="cat <<E\n$(cat .env)\nE", more="ls")
+def test_no_verdict_becomes_looser_when_a_command_is_appended(ws: Path, text: str, more: str) -> None:
+    check_appending(ws, text, more)
 
 
 @pytest.mark.long
 @settings(max_examples=3_000, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(text=TEXTS)
-def test_no_verdict_becomes_looser_when_a_command_is_appended_in_many_texts(ws: Path, text: str) -> None:
-    check_appending(ws, text)
+@given(text=TEXTS, more=st.sampled_from(APPENDED))
+def test_no_verdict_becomes_looser_when_a_command_is_appended_in_many_texts(
+    ws: Path, text: str, more: str
+) -> None:
+    check_appending(ws, text, more)

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from holdfast.app import built_in_specs
 from holdfast.policy.commands import parsed
 from holdfast.policy.rules import judge, strictest
+from holdfast.protocol.known_rules import WITH_PATHS, allow_rule_of, objecting_rule_of
+from holdfast.protocol.launchers import LAUNCHERS, RUNNERS
 from holdfast.protocol.limits import ModelFacts
-from holdfast.protocol.rules import BUILT_IN, LAUNCHERS, PolicyRule, WrongRule, allow_rule_of, rule_of
+from holdfast.protocol.rules import BUILT_IN, PolicyRule, WrongRule, rule_of
 from holdfast.protocol.settings import Policy, name_of, ref_of, settings_with
 from holdfast.protocol.tools import Decision, ToolSpec
 from holdfast.tools.facts import facts_of
@@ -118,6 +120,40 @@ def test_an_allowing_rule_matches_nothing_but_literal_words(tmp_path: Path, text
     assert command(tmp_path, text, "supervised", allow=["shell(gzip *)", "shell(decoy *)"]).verdict == "ask"
 
 
+@pytest.mark.requirement("C12")
+@pytest.mark.parametrize(
+    ("text", "is_allowed"),
+    [
+        ("git push origin main", True),
+        ("git -c core.pager=./x -p log", False),
+        ("git --exec-path=. push", False),
+        ("git push --receive-pack=./x", False),
+        ("git push --rec ./x", False),
+        ("git bisect run ./x", False),
+        ("git bisect start", True),
+        ("git rebase -x ./x", False),
+        ("tar -xf a.tar", True),
+        ("tar -xf a.tar --to-command=./x", False),
+        ("tar -xIf ./x a.tar", False),
+    ],
+)
+def test_the_open_end_of_an_allowing_rule_never_chooses_what_runs(
+    tmp_path: Path, text: str, is_allowed: bool
+) -> None:
+    found = command(tmp_path, text, "supervised", allow=["shell(git *)", "shell(tar *)"])
+    assert (found.verdict == "allow") == is_allowed, found
+
+
+@pytest.mark.requirement("C12")
+@pytest.mark.parametrize(
+    "launch", ["tmux new", "docker run x", "uv run", "kubectl exec p --", "java -cp x", "git -c x=y"]
+)
+def test_a_denied_program_is_found_behind_programs_that_run_what_they_are_given(
+    tmp_path: Path, launch: str
+) -> None:
+    assert command(tmp_path, f"{launch} gzip a", deny=["shell(gzip *)"]).verdict == "deny"
+
+
 def test_a_program_that_the_workspace_brought_is_allowed_by_its_path_and_not_by_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,20 +241,23 @@ def test_the_settings_record_the_policy_by_its_hash() -> None:
 
 
 def test_the_known_names_exist_and_every_shell_and_wrapper_of_the_reader_is_a_launcher() -> None:
-    assert set(BUILT_IN) <= {spec.name for spec in built_in_specs()}
+    assert set(BUILT_IN) == {spec.name for spec in built_in_specs()}
+    assert {spec.name for spec in built_in_specs() if "path" in spec.kinds.values()} <= WITH_PATHS
+    assert set(BUILT_IN) >= WITH_PATHS
+    assert not LAUNCHERS & set(RUNNERS)
     assert {"sh", "bash", "sudo", "env", "xargs", "python", "find", "eval", "then"} <= LAUNCHERS
 
 
 @given(st.text(max_size=60))
 def test_any_text_is_a_rule_or_is_told_why_it_is_none(text: str) -> None:
-    for read in (rule_of, allow_rule_of):
+    for read in (rule_of, objecting_rule_of, allow_rule_of):
         with suppress(WrongRule):
             assert read(text).tool
 
 
 @given(st.text(alphabet="ab '\"\\$;&|<>()\n=*{},~", max_size=30))
 def test_words_that_count_as_literal_have_nothing_that_a_shell_would_expand(text: str) -> None:
-    for words in parsed(text).plain:
+    for words in [command.texts for command in parsed(text).plain]:
         assert words
         assert all(word in text for word in words), "no quote or escape within it is taken away"
 
@@ -245,3 +284,10 @@ def test_twice_the_length_of_a_command_takes_about_twice_the_time(tmp_path: Path
         return min(times)
 
     assert cost(4_000) <= 2.5 * cost(2_000) + 0.02
+
+
+@pytest.mark.requirement("C12")
+@pytest.mark.parametrize("rule", ["write_file(Docs/**)", "write_file(docs/**)", "write_file(DOCS/a.md)"])
+def test_a_rule_that_denies_a_path_denies_it_in_any_case(tmp_path: Path, rule: str) -> None:
+    for named in ("docs/a.md", "Docs/A.MD"):
+        assert path(tmp_path, "write_file", named, deny=[rule]).rule == f"deny:{rule}"

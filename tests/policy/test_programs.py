@@ -297,9 +297,11 @@ def test_no_words_of_a_known_program_are_too_strange(name: str, given_words: lis
         "A=b ",
         "-t d ",
         "-e 1~1p ",
+        "%(",
+        "%_",
     ],
 )
-@pytest.mark.parametrize("name", ["grep", "find", "env -S", "cp", "sed", "git log"])
+@pytest.mark.parametrize("name", ["grep", "find", "env -S", "cp", "sed", "git log", "printf"])
 def test_the_time_grows_with_the_length_of_the_words(name: str, unit: str) -> None:
     def cost(count: int) -> float:
         hostile = command(f"{name} {unit * count}")

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.policy.commands import parsed
 from holdfast.policy.rules import Facts, PathFact, is_offered, judge, strictest
-from holdfast.protocol.settings import Autonomy
+from holdfast.protocol.settings import Autonomy, Policy
 from holdfast.protocol.tools import Decision, Effect
 
 PLAIN = Facts(tool="write_file", effect="write", autonomy="supervised", workspace="/ws")
@@ -165,3 +165,15 @@ def test_a_secret_path_named_in_a_command_is_denied(command: str) -> None:
 def test_an_ordinary_command_is_not_denied(command: str) -> None:
     assert verdict(tool="shell", effect="exec", autonomy="full", commands=(parsed(command),))[0] == "allow"
     assert verdict(tool="shell", effect="exec", commands=(parsed(command),))[0] == "ask"
+
+
+@pytest.mark.requirement("C12")
+@pytest.mark.parametrize("autonomy", ["supervised", "full"])
+def test_without_a_sandbox_a_rule_for_sandboxes_allows_nothing_and_says_so(autonomy: Autonomy) -> None:
+    policy = Policy(sandboxed="allow")
+    facts = Facts(tool="shell", effect="exec", autonomy=autonomy, workspace="/ws", is_built_in=True)
+    plain, other = (
+        strictest(judge(msgspec.structs.replace(facts, policy=each))) for each in (Policy(), policy)
+    )
+    assert other.verdict == plain.verdict
+    assert ("counts only in a sandbox" in other.reason) == (plain.verdict == "ask")

@@ -27,6 +27,8 @@ SECRET = [
     "/home/u/.kube/config",
     "/home/u/.docker/config.json",
     ".netrc",
+    "/home/u/.pgpass",
+    "db/.PGPASS",
     ".git-credentials",
     ".npmrc",
     ".pypirc",

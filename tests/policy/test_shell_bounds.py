@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -9,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.policy.commands import parsed
+from holdfast.policy.commands import catastrophe, parsed
 from holdfast.policy.rules import judge
 from holdfast.policy.shell import read_script
-from holdfast.policy.shell_commands import MAX_COMMANDS
-from holdfast.policy.shell_text import MAX_PIPES, MAX_TEXT_BYTES
+from holdfast.policy.shell_text import MAX_COMMANDS, MAX_PIPES, MAX_TEXT_BYTES
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.rules import PolicyRule
 from holdfast.protocol.settings import Policy, settings_with
@@ -34,8 +34,9 @@ UNITS = {
     "wrappers": "env ", "scripts": "eval ", "folders": "cd a; ", "assignments": "a=b;", "backslashes": "\\",
     "escapes": "$'\\x41' ", "lines": "\n", "secrets": ".env ", "searches": "-exec a {} + ",
     "negations": "! a|", "letters": "a", "branches": "case a in a) ", "conditions": "if a; then ",
+    "traps": "trap a 1; ", "patterns": "--include=a ", "attributes": "declare -r a=b; ",
 }  # fmt: skip
-BEFORE = {"searches": "find . ", "braces": "echo "}
+BEFORE = {"searches": "find . ", "braces": "echo ", "patterns": "grep -r x "}
 
 
 def text_of(name: str, length: int) -> str:
@@ -107,3 +108,38 @@ def test_twice_the_length_of_a_hostile_command_takes_about_twice_the_time(tmp_pa
 def test_a_text_beyond_a_bound_is_not_read_further(text: str, why: str) -> None:
     assert why in read_script(text).unread
     assert bool(read_script(text).unread) == bool(why)
+
+
+def test_a_path_of_many_dots_takes_no_time() -> None:
+    command = parsed("rm -r /" + "." * 5_000 + "x")
+    assert cpu_s(lambda: catastrophe(command)) < 0.1
+    assert catastrophe(parsed("rm -r /.././..//*"))
+
+
+FAR_AWAY = """
+from holdfast.policy.shell_text import tree_of
+for code in range(0x10000, 0x110000, 0x4321):
+    for text in ("{%c", "${%c", "a=(%c", "<<%c", "$((%c", "[[ %c"):
+        tree_of((text % code).encode())
+"""
+
+
+@pytest.mark.parametrize("attempt", range(6))
+def test_no_character_crashes_the_parser(attempt: int) -> None:
+    """The grammar looks up characters in memory behind a table. What is there depends on where it was loaded."""
+    subprocess.run([sys.executable, "-c", FAR_AWAY], check=True, timeout=60)
+
+
+def test_the_tree_of_other_scripts_has_the_same_places() -> None:
+    (command,) = read_script("cp 'caf\u00e9' \u65e5\u672c/\U0001f600.txt").commands
+    assert [word.text for word in command.words] == ["cp", "caf\u00e9", "\u65e5\u672c/\U0001f600.txt"]
+    for text in ("$\u00e9", "cat <<\u00e9\nx\n\u00e9", "cat <<ZZ\n\u00e9\nZZ", "\u00e9() { ls; }"):
+        assert read_script(text).unread
+
+
+@pytest.mark.parametrize("delimiter", ["\u00e9", "E\u00e9", "E'\u00e9'", '"\u00e9"'])
+def test_a_document_does_not_end_at_a_line_that_looks_alike_to_the_parser(delimiter: str) -> None:
+    """The quote would hide what the shell runs behind the true end."""
+    end = delimiter.replace("'", "").replace('"', "")
+    other = end.replace("\u00e9", "\u00e8")
+    assert read_script(f"cat <<{delimiter}\n{other}\necho '\n{end}\n./x #'").unread

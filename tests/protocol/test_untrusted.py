@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.protocol.untrusted import MAX_NESTING, decode_untrusted
+from holdfast.protocol.untrusted import MAX_NESTING, decode_exact, decode_untrusted
 
 VALUES = st.recursive(
     st.none()
@@ -59,3 +59,29 @@ def test_a_string_without_an_end_is_looked_through_once() -> None:
         decode_untrusted(text)
     with pytest.raises(msgspec.DecodeError):
         decode_untrusted("[" * 129 + '"' + '\\"' * 200_000 + "\\")
+
+
+@given(VALUES, st.booleans())
+def test_what_says_one_thing_is_read_as_it_was_written(value: object, is_bytes: bool) -> None:
+    text = json.dumps(value)
+    assert decode_exact(text.encode() if is_bytes else text) == value
+
+
+@pytest.mark.requirement("S3", "S4")
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ('{"verdict":"deny","verdict":"allow"}', "verdict"),
+        ('{"a":{"b":1,"b":1}}', "b"),
+        ('[1,[{"a":1,"b":2,"\\u0061":3}]]', "a"),
+        (b'{"":1,"":2}', ""),
+    ],
+)
+def test_what_names_a_member_twice_says_two_things(text: str | bytes, name: str) -> None:
+    with pytest.raises(msgspec.DecodeError, match=f"an object names '{name}' twice"):
+        decode_exact(text)
+
+
+def test_numbers_of_any_length_and_members_of_other_objects_are_no_members_twice() -> None:
+    text = '[{"a":1},{"a":{"a":0.' + "1" * 5_000 + "}}, 1.5]"
+    assert decode_exact(text) == decode_untrusted(text)

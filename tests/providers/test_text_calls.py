@@ -6,6 +6,7 @@ import json
 import time
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -122,6 +123,9 @@ def test_a_quotation_of_a_call_is_none(text: str) -> None:
         ('<tool_call>{"name": "", "arguments": {}}</tool_call>', "malformed"),
         ('<tool_call>{"name": "look", "arguments": [1]}</tool_call>', "malformed"),
         ('<tool_call>{"name": "look", "arguments": {"at": 1, "at": 2}}</tool_call>', "malformed"),
+        ('<tool_call>{"name": "look", "arguments": {"at": "\\ud800"}}</tool_call>', "malformed"),
+        ('<tool_call>{"name": "look", "arguments": {"at": 1e999}}</tool_call>', "malformed"),
+        ("<|tool_call_start|>[look(at=1e999)]<|tool_call_end|>", "malformed"),
     ],
 )
 def test_what_does_not_run_says_why(text: str, reason: str) -> None:
@@ -179,6 +183,14 @@ def test_arguments_get_the_types_of_their_schema() -> None:
         "count": 42, "name": "42", "on": True, "rows": [1, 2.5], "any": "x",
     }  # fmt: skip
     assert fitted(call, None).arguments["count"] == 42
+
+
+@pytest.mark.parametrize("value", ["1e999", '{"at": 1e999}', '["\\ud800"]', "1" * 300])
+def test_a_value_that_json_cannot_have_stays_the_text_that_it_is(value: str) -> None:
+    [call] = read_text(f'<invoke name="f"><parameter name="at">{value}</parameter></invoke>').calls
+    for schema in (None, {"properties": {"at": {}}}, {"properties": {"at": {"type": ["number", "array"]}}}):
+        meant = fitted(call, schema).arguments["at"]
+        assert msgspec.json.encode(meant).decode().strip('"') in (value, json.dumps(value)[1:-1])
 
 
 # --- in pieces ------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ from holdfast.providers.openai import Dialect, OpenAIWire
 from holdfast.providers.script import ScriptWire
 from holdfast.providers.text_calls import read_text
 from holdfast.providers.text_formats import form_of
-from holdfast.providers.text_model import TextProvider, TextWire, defused
+from holdfast.providers.text_model import MOST_LOOKS, TextProvider, TextWire, defused
 from holdfast.providers.text_types import fitted
 from holdfast.providers.text_writing import WRITERS
 
@@ -238,3 +238,21 @@ def test_a_quotation_is_an_answer_and_no_mistake() -> None:
     reply, _ = said(Speaker(f"Write `{BLOCK}`, or:\n```\n{BLOCK}\n```\n"))
     assert calls_of(reply.parts) == ()
     assert reply.finish == "stop"
+
+
+class Request(bytes):
+    """The bytes of a request, and how often somebody has searched them."""
+
+    looks = 0
+
+    def __contains__(self, part: object) -> bool:
+        self.looks += 1
+        return super().__contains__(part)  # type: ignore[operator]
+
+
+def test_a_response_with_thousands_of_calls_searches_the_request_a_bounded_number_of_times() -> None:
+    text = "\n".join(WRITERS["hermes"]("look", {"at": number}) for number in range(3_000))
+    reading, body = read_text(text, "hermes", is_wrapped=True), Request(b"{}")
+    found = TextProvider(Speaker(text), "hermes", (LOOK,))._without_echoes(reading, body)
+    assert (len(reading.calls), body.looks, len(found.calls)) == (3_000, MOST_LOOKS, MOST_LOOKS)
+    assert {each.reason for each in found.rejected} == {"skipped"}

@@ -13,16 +13,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.redact import assigned, credentials, make_redactor, shapes
+from holdfast.redact.assigned import find_assigned
 from holdfast.redact.credentials import _CARD, _PLACES
 from holdfast.redact.gates import Gate, widened
 from holdfast.redact.shapes import _BEGUN, _INNER_SHAPES, _PEM_BEGIN, _SHAPES
 from tests.redact.test_redact import PLACES, SECRETS
 
 SHAPES_GATE = Gate(shapes.gate_patterns())
+ASSIGNED_GATE = Gate(assigned.gate_patterns())
 PLACES_GATE = Gate(chain(assigned.gate_patterns(), credentials.gate_patterns()))
 
 SHAPED = [*(re.compile(shape.pattern) for shape in (*_SHAPES, *_BEGUN, *_INNER_SHAPES)), _PEM_BEGIN]
-PLACED = [*(pattern for _, pattern, _, _ in _PLACES), _CARD]
+PLACED = [*(place.pattern for place in _PLACES), _CARD]
 BEHIND = [
     *((SHAPES_GATE, pattern) for pattern in SHAPED),
     *((PLACES_GATE, pattern) for pattern in PLACED),
@@ -59,9 +61,25 @@ def test_a_gate_is_open_for_a_value_behind_a_secret_name(name: str, between: str
 
 
 @pytest.mark.requirement("A4")
+@settings(max_examples=400)
+@given(
+    st.sampled_from(["password", "x_pass", "PWD", "db_pw", "auth_token", "api_key", "passwords"]),
+    st.sampled_from(
+        ["=", ":", ": ", " = ", ":=", "\t=\t", ": str = ", ":str=", "!=", "=>", " => ", "->", "' : '", " is "]
+    ),
+    st.text("abzAZ019 _-.:!?),;=()[]{}\"'é", max_size=16),
+)
+def test_the_gates_are_open_wherever_a_value_is_found(name: str, between: str, value: str) -> None:
+    text = f"the {name}{between}{value}"
+    assert not [*find_assigned(text)] or (PLACES_GATE.is_open(text) and ASSIGNED_GATE.is_open(text)), text
+
+
+@pytest.mark.requirement("A4")
 @pytest.mark.parametrize(
     "text",
     [
+        "is_last_pass: bool = False",
+        "def sign_in(a_pass: Password) -> None: ...",
         "def login(user: str, token: str) -> None: ...",
         "The password is not stored anywhere.",
         '{"input_tokens": 123456, "max_tokens": 4096, "key": "a"}',

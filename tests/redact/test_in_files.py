@@ -22,6 +22,7 @@ pytestmark = pytest.mark.requirement("A4")
         (".env", f"# old\n\nSECRET_KEY_BASE={DRAWN}", "SECRET_KEY_BASE"),
         (".env", f"FRUIT={DRAWN}", "FRUIT"),
         (".env", f'DATABASE_URL="postgres://me:{VALUE}@db/one"', "DATABASE_URL"),
+        (".env", f"REMOTE=https://{VALUE}@git.example.org/x.git", "REMOTE"),
         (".netrc", f"machine h login me\n  password {VALUE}\n", "password"),
         (".pgpass", f"db:5432:one:me:{VALUE}", "password"),
         (".npmrc", f"//registry.npmjs.org/:_authToken={VALUE}", "registry.npmjs.org_authToken"),

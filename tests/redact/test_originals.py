@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from holdfast.core.state import Call, Done, Proposed, State, Turn
 from holdfast.protocol.events import Record, ToolCallFinished, Trigger
 from holdfast.protocol.failures import Failure
+from holdfast.protocol.hooks import CHANGED, HOOK
 from holdfast.protocol.tools import (
     Allowed,
     Asked,
@@ -130,3 +131,16 @@ def test_a_masked_call_that_may_start_leaves_no_hash_that_tells_anything(untold:
     assert (safe.expects, safe.on_interrupt) == (marked, "probe")
     refused = originals.masked("s", call, original, Refused(Failure("tool_validation", f"no {SECRET}")))
     assert refused == Refused(Failure("tool_validation", "no [redacted:secret]"))
+
+
+@pytest.mark.requirement("S4", "A4")
+def test_after_a_hook_changed_a_masked_call_what_the_model_wrote_is_judged_again() -> None:
+    """Otherwise the hook would change a second time what it has changed."""
+    originals, call = holding("t1.c1"), masked("t1.c1")
+    for decisions, written in (((Decision(HOOK, "allow", "hook:a", CHANGED),), WRITTEN), ((), "")):
+        original = originals.of("s", call)
+        assert original is not None
+        originals.masked("s", call, original, Allowed(decisions, f" {WRITTEN}"))
+        held = originals.of("s", call)
+        assert held is not None
+        assert (held.arguments, held.written) == (f" {WRITTEN}", written)

@@ -339,3 +339,15 @@ def test_a_long_piece_that_ends_within_a_secret_shows_nothing_of_it(before: int)
         stream = StreamRedactor(make_redactor())
         told = [stream.feed(text[at : at + size]) for at in range(0, len(text), size)]
         assert "".join([*told, stream.flush()]) == text.replace(token, "[redacted:github]")
+
+
+def test_the_beginning_of_a_known_secret_counts_only_where_a_text_was_cut_off() -> None:
+    known = make_redactor(["correct-horse-battery"])
+    assert known("it is correct-horse", is_cut=True) == "it is [redacted:known]"
+    assert known("it is correct-horse") == "it is correct-horse"
+    assert known("it is correct", is_cut=True) == "it is correct"
+
+
+def test_a_secret_right_after_another_is_masked_too() -> None:
+    known = make_redactor(["correct-horse-battery"])
+    assert known("correct-horse-battery" + "ghp_" + mixed(36)) == "[redacted:known][redacted:github]"

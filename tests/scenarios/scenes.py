@@ -11,7 +11,8 @@ from typing import Any
 from holdfast.protocol.commands import Continue, Pause, Resolve, Send, Stop
 from holdfast.protocol.limits import Limits, ModelFacts
 from holdfast.protocol.messages import Attachment
-from holdfast.protocol.ports import Provider, Tool
+from holdfast.protocol.notify import NotificationDue, Notified
+from holdfast.protocol.ports import Check, Provider, Tool
 from holdfast.protocol.settings import Repairs, Settings, changed
 from holdfast.providers.anthropic import AnthropicWire
 from holdfast.providers.script import script_from_lines
@@ -132,6 +133,25 @@ def used(tokens_in: int, tokens_out: int) -> dict[str, int]:
 SCHEMA = '{"properties":{"count":{"type":"integer"}},"required":["count"],"type":"object"}'
 DONE = words("It is done.")
 SUPERVISED = {"autonomy": "supervised"}
+
+
+class Bell:
+    """Notifies the world, once."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def notify(self, session: str, workspace: str, due: NotificationDue, check: Check) -> Notified:
+        check()
+        told = f"{due.key} {due.about}"
+        if told in self._world.effects:
+            return Notified("unknown", "it was begun before")
+        self._world.effects.append(told)
+        await asyncio.sleep(0.1)
+        return Notified("sent")
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
 
 
 DEFER = {**SUPERVISED, "approve_by": "defer"}
@@ -306,6 +326,20 @@ SCENARIOS = [
         tools_of,
         _with(Step(Resolve("", "approve"), on="ToolCallStarted")),
         DEFER,
+    ),
+    Scenario(
+        "notified",
+        [calls(call("send", text="s")), calls(call("look", name="x")), DONE],
+        tools_of,
+        _with(Step(Resolve("", "approve"))),
+        {**SUPERVISED, "notify_on": ("waiting", "done")},
+        notifier=Bell,
+    ),
+    Scenario(
+        "notified of a failure",
+        [{"error": {"status": 401}}],
+        settings={"notify_on": ("waiting", "failed")},
+        notifier=Bell,
     ),
     Scenario(
         "too many calls an hour",
@@ -664,6 +698,7 @@ ENDS = {
     "not repaired": [("failed", "repair:schema")],
     "given up": [("failed", "provider_transient")],
     "refused key": [("failed", "provider_refused")],
+    "notified of a failure": [("failed", "provider_refused")],
     "budget": [("limit", "cost")],
     "token limit": [("limit", "tokens")],
     "turn limit": [("limit", "turns")],

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import decimal
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from holdfast.errors import StorageError
+from holdfast.errors import Lapsed, StorageError
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Send, Stop, owner
 from holdfast.protocol.limits import Limits
-from holdfast.protocol.ports import Store, Tool
+from holdfast.protocol.ports import CallContext, RawResult, Store, Tool
 from holdfast.protocol.rows import Commit
+from holdfast.protocol.tools import ToolSpec
 from holdfast.runtime.driver import Driver
 from holdfast.testing.clock import JumpingClock
 from holdfast.testing.faults import Faults, FaultyStore
 from holdfast.testing.scenarios import Scenario, World, controller_of, play, records_of, settings_of
 from holdfast.tools.context import Context
 from holdfast.tools.function import tool
+from holdfast.tools.schema import arguments_object
+from holdfast.tools.unplanned import Unplanned
 from tests.scenarios.scenes import call, calls, words
 from tests.scenarios.stage import Stage
 
@@ -151,6 +156,43 @@ def test_a_call_that_was_left_has_no_effect_any_more_and_ends_nobody(volatile: S
         assert sum(isinstance(r.event, e.Attached) for r in played.records) == 1
         assert played.state.run is not None
         assert played.state.run.status == "done"
+
+    volatile.run(leave)
+
+
+@pytest.mark.requirement("L1", "L7")
+def test_a_call_that_was_left_may_not_act_although_its_driver_has_the_lease(volatile: Stage) -> None:
+    """Built-in tools look only at the check."""
+
+    class Late(Unplanned):
+        spec = ToolSpec("late", "Act late.", arguments_object([]), "write", timeout_s=10.0)
+
+        def __init__(self, world: World) -> None:
+            self._world = world
+
+        async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
+            loop = asyncio.get_running_loop()
+            end_s = loop.time() + 60
+            while (left_s := end_s - loop.time()) > 0:
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.sleep(left_s)
+            try:
+                context.check()
+            except Lapsed:
+                self._world.effects.append("lapsed")
+            return RawResult("ok", "")
+
+    @tool(effect="read", timeout_s=200.0)
+    async def work() -> str:
+        """Work."""
+        await asyncio.sleep(100)
+        return "worked"
+
+    async def leave(clock: JumpingClock, inner: Store, workspace: Path) -> None:
+        lines = [calls(call("late")), calls(call("work")), words("Done.")]
+        scenario = Scenario("late", lines, lambda world: (Late(world), work))
+        played = await play(scenario, clock, inner, workspace)
+        assert played.world.effects == ["lapsed"]
 
     volatile.run(leave)
 

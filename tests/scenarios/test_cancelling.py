@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,11 +14,15 @@ from holdfast.errors import StorageFull
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Send, Stop, owner
 from holdfast.protocol.ports import Store, Tool
+from holdfast.runtime.ports import Ports
 from holdfast.testing.clock import JumpingClock
 from holdfast.testing.faults import Faults, FaultyStore
+from holdfast.testing.invariants import check_session
 from holdfast.testing.scenarios import Scenario, Step, World, controller_of, play, say, settings_of
 from holdfast.tools.context import Context
 from holdfast.tools.function import tool
+from tests.scenarios.hook_scenes import scene as hooked
+from tests.scenarios.hook_scenes import source
 from tests.scenarios.scenes import call, calls, words
 from tests.scenarios.stage import Stage
 
@@ -132,5 +138,27 @@ def test_a_run_is_stopped_over_a_tool_that_ignores_its_cancellation(volatile: St
         assert played.state.run.status == "interrupted"
         await asyncio.sleep(3 * 3_600)  # until it has ended by itself
         assert played.world.effects == ["late"]
+
+    volatile.run(stop)
+
+
+@pytest.mark.requirement("L2-06", "S4")
+@pytest.mark.parametrize("on", ["ModelCallStarted", "ToolCallStarted", "Responded"])
+def test_a_stop_ends_what_still_reads_secret_files(
+    volatile: Stage, monkeypatch: pytest.MonkeyPatch, on: str
+) -> None:
+    """A model call, a tool call, and hooks that only hear: none of them has begun."""
+    slow = partial(Ports, secret_files=lambda _: asyncio.sleep(5))
+    monkeypatch.setattr("holdfast.testing.scenarios.Ports", slow)
+    lines = [calls(call("look", name="x")), words("Done.")]
+    stopped = hooked("stopped", lines, source("note", "after_model", "after_tool"))
+    steps = lambda settings: (say("Go.", settings), Step(Stop(), on=on, delay_s=1.0))  # noqa: E731
+
+    async def stop(clock: JumpingClock, inner: Store, workspace: Path) -> None:
+        played = await play(replace(stopped, steps=steps), clock, inner, workspace)
+        assert played.state.run is not None
+        assert played.state.run.status == "interrupted"
+        assert played.world.called == []
+        await check_session(inner, played.session, played.records)
 
     volatile.run(stop)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Annotated
 
 import pytest
 
 from holdfast.protocol.commands import Send, owner
 from holdfast.protocol.ports import Store, Tool
+from holdfast.protocol.tools import Effect
 from holdfast.testing.clock import JumpingClock
 from holdfast.testing.scenarios import Scenario, World, controller_of, settings_of
 from holdfast.tools.function import tool
@@ -60,3 +62,33 @@ def test_no_session_takes_all_places_however_many_calls_it_makes(volatile: Stage
         assert first < many  # the second session began before the first one was done
 
     volatile.run(run)
+
+
+@pytest.mark.requirement("C19")
+@pytest.mark.parametrize(("effect", "most"), [("write", 1), ("read", 3)])
+def test_two_sessions_never_change_one_file_at_once(volatile: Stage, effect: Effect, most: int) -> None:
+    crowd = Crowd()
+
+    def tools_of(world: World) -> Iterable[Tool]:
+        @tool(effect=effect)
+        async def work(where: Annotated[str, "path"]) -> None:
+            """Work for a while."""
+            crowd.now += 1
+            crowd.most = max(crowd.most, crowd.now)
+            for _ in range(20):
+                await asyncio.sleep(0)
+            crowd.now -= 1
+
+        return (work,)
+
+    scenario = Scenario("one file", [calls(call("work", where="a.txt")), words("Done.")], tools_of)
+
+    async def run(clock: JumpingClock, store: Store, workspace: Path) -> None:
+        async with controller_of(scenario, store, clock, World(workspace)) as controller:
+            sessions = [await controller.open(f"a:{name}") for name in "xyz"]
+            for session in sessions:
+                await controller.submit(session, owner("me"), Send("Go.", settings_of(scenario, workspace)))
+            await asyncio.gather(*(controller.drive(session) for session in sessions))
+
+    volatile.run(run)
+    assert crowd.most == most

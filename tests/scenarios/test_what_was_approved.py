@@ -197,3 +197,17 @@ async def test_an_approval_of_a_deferred_call_is_good_for_no_other_call(tmp_path
         waiting = [each.arguments for each in await store.approvals(session)]
     assert (workspace / "ran.txt").read_text() == "a\n"
     assert [arguments.count("echo b") for arguments in waiting] == [1, 0]
+
+
+@pytest.mark.requirement("H5", "C12")
+async def test_a_deferred_call_that_is_made_again_before_the_decision_does_not_run(tmp_path: Path) -> None:
+    run = {"name": "shell", "arguments": {"command": "echo a >> ran.txt && chmod 600 ran.txt"}}
+    lines = [{"tool_calls": [run]}, {"tool_calls": [run]}, {"text": "I wait."}]
+    scenario = Scenario("deferred", lines, _tools, settings={"autonomy": "supervised", "approve_by": "defer"})
+    workspace, store = tmp_path / "workspace", VolatileStore()
+    workspace.mkdir()
+    async with runtime(scenario, store, World(workspace)) as controller:
+        session = await controller.begin("a:b", ANN, Send("Go.", settings_of(scenario, workspace)))
+        await controller.drive(session)
+        assert len(await store.approvals(session)) == 1
+    assert not (workspace / "ran.txt").exists()

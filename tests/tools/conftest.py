@@ -18,6 +18,7 @@ from holdfast.protocol.outcomes import Probed
 from holdfast.protocol.ports import CallContext, Proposal, RawResult
 from holdfast.protocol.settings import settings_with
 from holdfast.protocol.tools import Admission, Allowed, Expectation, Refused
+from holdfast.redact import make_redactor
 from holdfast.testing.clock import never_over
 from holdfast.tools.builtin import make_tools
 from holdfast.tools.dispatcher import Dispatcher
@@ -38,7 +39,15 @@ class Bench:
 
     def context(self, **changes: Any) -> CallContext:
         plain = CallContext(
-            SESSION, "t1.c1", KEY, str(self.workspace), 600.0, 600.0, self.heard.append, never_over
+            SESSION,
+            "t1.c1",
+            KEY,
+            str(self.workspace),
+            600.0,
+            600.0,
+            self.heard.append,
+            never_over,
+            capabilities=(make_redactor(),),
         )
         return msgspec.structs.replace(plain, **changes)
 

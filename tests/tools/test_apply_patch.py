@@ -7,17 +7,24 @@ import hashlib
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
+from holdfast.clock import SYSTEM_CLOCK
 from holdfast.errors import Lapsed
+from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.protocol.settings import Policy
 from holdfast.protocol.tools import Allowed, FileChange, Files, Refused
-from holdfast.tools import writing
+from holdfast.storage.images import Images
+from holdfast.tools import apply_patch, writing
+from holdfast.tools.own import OwnPlaces
+from tests.syncs import record_syncs
 from tests.tools.conftest import Bench
-from tests.tools.test_confinement import OUTSIDE, swapping
+from tests.tools.test_confinement import OUTSIDE
 from tests.tools.test_files import sha256
 from tests.tools.test_patch import begun
 
@@ -265,35 +272,127 @@ async def test_two_names_of_one_file_and_hard_links_are_refused(bench: Bench, wo
     assert tree(work) == before
 
 
-@pytest.mark.requirement("L2", "L12")
-@pytest.mark.skipif(sys.platform != "linux", reason="swaps names in one step as Linux can")
-@pytest.mark.parametrize("count", [100, pytest.param(10_000, marks=pytest.mark.long)])
-async def test_while_links_are_swapped_no_patch_leaves_the_workspace(
-    bench: Bench, tmp_path: Path, count: int
+def meanwhile(change: Callable[[], None], number: int) -> Callable[[], int]:
+    """Return a check at which something else changes files: the one of this number."""
+    checks = 0
+
+    def check() -> int:
+        nonlocal checks
+        checks += 1
+        if checks == number:
+            change()
+        return 9**12
+
+    return check
+
+
+async def patched(bench: Bench, text: str, **changes: Any) -> RawResult:
+    arguments = msgspec.json.encode({"patch": text}).decode()
+    return await bench.tools.run("apply_patch", arguments, bench.context(**changes))
+
+
+@pytest.mark.requirement("C13", "L7")
+async def test_a_file_that_changes_after_it_was_read_is_not_deleted(bench: Bench, work: Path) -> None:
+    text = begun("*** Update File: a.txt", "@@", "-two", "+2", "*** Delete File: d.txt")
+    check = meanwhile(lambda: (work / "d.txt").write_text("precious"), 4)  # a.txt is written, d.txt is next
+    failed = await patched(bench, text, check=check)
+    assert "d.txt was changed by something else in this moment" in failed.text
+    assert (work / "d.txt").read_text() == "precious"
+    assert (work / "a.txt").read_text() == "one\ntwo\n"
+
+
+@pytest.mark.requirement("C13", "L2")
+async def test_a_folder_that_becomes_a_link_after_it_was_judged_leads_nowhere(
+    bench: Bench, work: Path
 ) -> None:
-    outside = tmp_path / "outside"
-    inside = bench.workspace / "box"
-    for folder in (outside, inside):
-        folder.mkdir()
-        (folder / "a.txt").write_text("x\n")
-    done = refused = 0
-    with swapping(inside, outside):
-        for number in range(count):
-            here = bench.workspace / f"{number}.txt"
-            here.write_text("old\n")
-            result = await bench.run(
-                "apply_patch",
-                patch=begun(
-                    f"*** Add File: box/{number}.txt", "+n", f"*** Delete File: {number}.txt",
-                    "*** Update File: box/a.txt", "@@", " x", f"+{number}",
-                ),
-            )  # fmt: skip
-            if result.status == "ok":
-                done += 1
-                assert not here.exists()
-            else:
-                refused += 1
-                assert here.read_text() == "old\n" or "could not be put back" in result.text
-    assert done
-    assert refused
-    assert {path.name: path.read_text() for path in outside.iterdir()} == {"a.txt": "x\n"}
+    for name in ("here", "there"):
+        (work / name).mkdir()
+
+    def swap() -> None:
+        (work / "here").rename(work / "old")
+        (work / "here").symlink_to("there")
+
+    failed = await patched(bench, begun("*** Add File: here/n.txt", "+new"), check=meanwhile(swap, 2))
+    assert failed.status == "error"
+    assert [*(work / "there").iterdir()] == []
+
+
+@pytest.mark.requirement("C13", "L7")
+async def test_the_lease_is_checked_right_before_each_change_of_a_patch(
+    bench: Bench, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    for name in ("rename", "unlink"):
+        real = getattr(os, name)
+
+        def step(path: str, *args: Any, name: str = name, real: Any = real, **rest: Any) -> None:
+            done.extend([name] * (name == "rename" or not path.startswith(".holdfast-")))
+            real(path, *args, **rest)
+
+        monkeypatch.setattr(writing.os, name, step)
+
+    def check() -> int:
+        done.append("check")
+        return 9**12
+
+    assert (await patched(bench, PATCH, check=check)).status == "ok"
+    changes = [place for place, each in enumerate(done) if each != "check"]
+    assert len(changes) == 5
+    # The first one is before the walk to the file, the second one right before the change.
+    assert {tuple(done[place - 2 : place]) for place in changes} == {("check", "check")}
+
+
+@pytest.mark.requirement("H1", "L7")
+async def test_the_folder_of_a_deleted_file_is_synced_after_it(
+    bench: Bench, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    syncs = record_syncs(monkeypatch)
+    await bench.call("apply_patch", patch=begun("*** Delete File: d.txt"))
+    assert [(each.path, "d.txt" in each.names) for each in syncs] == [(work, False)]
+
+
+@pytest.mark.requirement("C13")
+async def test_a_file_that_changes_again_after_the_patch_is_not_put_back(bench: Bench, work: Path) -> None:
+    text = begun("*** Update File: a.txt", "@@", "-two", "+2", "*** Delete File: d.txt")
+
+    def others() -> None:
+        (work / "a.txt").write_text("theirs")
+        (work / "d.txt").write_text("theirs too")
+
+    failed = await patched(bench, text, check=meanwhile(others, 4))
+    assert "could not be put back: d.txt, a.txt" in failed.text
+    assert ((work / "a.txt").read_text(), (work / "d.txt").read_text()) == ("theirs", "theirs too")
+
+
+@pytest.mark.requirement("C13")
+async def test_all_files_of_a_patch_together_have_a_bound(
+    bench: Bench, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(apply_patch, "PATCHED_BYTES", 9)
+    before = tree(work)
+    assert "larger than" in (await patched(bench, PATCH)).text
+    assert tree(work) == before
+    assert (await patched(bench, begun("*** Update File: a.txt", "@@", "-two", "+2"))).status == "ok"
+
+
+@pytest.mark.requirement("H1", "L5")
+async def test_a_patch_keeps_all_contents_and_changes_files_only_as_planned(
+    work: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "home").mkdir()
+    images = Images(tmp_path / "home", SYSTEM_CLOCK)
+    tool, text = (
+        apply_patch.ApplyPatch(OwnPlaces(), images),
+        begun("*** Update File: a.txt", "@@", "-two", "+2"),
+    )
+    context = CallContext("s", "c", "k", str(work), 9.0, 9.0, print, lambda: 9**12)
+    expects = await tool.plan({"patch": text}, context)
+    assert isinstance(expects, Files)
+    (work / "a.txt").write_text("one\ntwo\nthree\n")  # it still fits
+    context = msgspec.structs.replace(context, expects=expects)
+    assert "was changed by something else" in (await tool.run({"patch": text}, context)).text
+    (work / "a.txt").write_text("one\ntwo\n")
+    assert (await tool.run({"patch": text}, context)).status == "ok"
+    (change,) = expects.changes
+    kept = [images.get(("s",), mark) for mark in (change.before, change.after)]
+    assert kept == [b"one\ntwo\n", b"one\n2\n"]

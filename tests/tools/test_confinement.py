@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import socket
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -74,56 +70,6 @@ async def test_write_outside_sandbox_blocked(bench: Bench, tmp_path: Path) -> No
         assert (await bench.run("write_file", path=path, content="x")).status == "error"
     assert [entry.name for entry in tmp_path.iterdir()] == ["ws"]
     assert not Path("/tmp/holdfast-must-not-exist").exists()
-
-
-@pytest.mark.requirement("L2")
-@pytest.mark.skipif(sys.platform != "linux", reason="swaps names in one step as Linux can")
-async def test_a_folder_that_is_swapped_for_a_link_while_files_are_written_never_leaks_one(
-    bench: Bench, tmp_path: Path
-) -> None:
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    (outside / "secret.txt").write_text("secret")
-    inside = bench.workspace / "box"
-    inside.mkdir()
-    (inside / "secret.txt").write_text("plain")
-    root = Root(str(bench.workspace))
-    refused = read = 0
-    with swapping(inside, outside):
-        for number in range(600):
-            try:
-                with open_to_read(root, "box/secret.txt") as (fd, _):
-                    assert os.read(fd, 100) == b"plain"
-                    read += 1
-            except PathRefused:
-                refused += 1
-            if number % 6 == 0:
-                await bench.run("write_file", path=f"box/{number}.txt", content="x")
-    assert refused
-    assert read
-    assert [path.name for path in outside.iterdir()] == ["secret.txt"]
-
-
-@contextmanager
-def swapping(inside: Path, outside: Path) -> Iterator[None]:
-    """Turn a folder into a link to another one and back, in one step, as fast as a thread can."""
-    stop = threading.Event()
-    link = inside.with_name("link")
-    link.symlink_to(outside)
-    exchange = ctypes.CDLL(None, use_errno=True).renameat2
-    at_cwd, rename_exchange = -100, 2
-
-    def swap() -> None:
-        while not stop.is_set():
-            assert exchange(at_cwd, bytes(inside), at_cwd, bytes(link), rename_exchange) == 0
-
-    thread = threading.Thread(target=swap)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
 
 
 @pytest.mark.requirement("L2")

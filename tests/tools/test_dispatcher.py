@@ -31,8 +31,8 @@ def test_a_dispatcher_is_what_the_engine_asks_for(bench: Bench) -> None:
     tools: Tools = bench.tools
     names = [spec.name for spec in tools.specs(bench.settings)]
     assert names == [
-        "read_file", "write_file", "edit_file", "apply_patch", "list_dir", "glob", "grep", "shell", "ask_user",
-        "update_plan", "read_output", "recall_history",
+        "read_file", "write_file", "edit_file", "apply_patch", "list_dir", "glob", "grep", "shell",
+        "process_output", "process_stop", "ask_user", "update_plan", "read_output", "recall_history",
     ]  # fmt: skip
 
 

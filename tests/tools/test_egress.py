@@ -209,6 +209,30 @@ async def test_a_bomb_is_never_in_memory(web: Bench, server: WebServer) -> None:
         tracemalloc.stop()
 
 
+async def test_the_body_of_a_redirect_is_not_waited_for(web: Bench, server: WebServer) -> None:
+    async def endless(heard: Heard, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 302 Found\r\nLocation: /page\r\nContent-Type: text/html\r\n\r\n")
+        while not writer.is_closing():
+            writer.write(b"wait ")
+            await writer.drain()
+            await asyncio.sleep(0.05)
+
+    server.answers["/endless"] = endless
+    start = asyncio.get_running_loop().time()
+    assert "They wade." in (await fetched(web, server.url("/endless"))).text
+    assert asyncio.get_running_loop().time() - start < 10
+
+
+@pytest.mark.requirement("C13")
+async def test_a_compressed_body_without_its_end_says_so(web: Bench, server: WebServer) -> None:
+    whole = gzip.compress(b"line " * 1_000)
+    for body, is_cut in ((whole, False), (whole[: len(whole) // 2], True), (b"", False)):
+        server.answers["/half"] = response(body, "text/plain", headers=("Content-Encoding: gzip",))
+        assert (
+            "only the beginning of a longer body" in (await fetched(web, server.url("/half"))).text
+        ) == is_cut
+
+
 @pytest.mark.parametrize(
     ("encoding", "is_read"),
     [("gzip", True), ("deflate", True), ("raw", True), ("", True), ("br", False), ("gzip, gzip", False)],
@@ -347,8 +371,8 @@ async def test_a_driver_whose_lease_is_over_sends_nothing(web: Bench, server: We
 def test_what_the_web_needs_is_not_loaded_before_a_tool_runs() -> None:
 
     code = (
-        "import sys; from holdfast.tools.builtin import built_in; from holdfast.sandbox.process import Processes;"
-        "from holdfast.tools.own import OwnPlaces; built_in(Processes(), OwnPlaces());"
+        "import sys; from holdfast.tools.builtin import make_tools; from holdfast.policy.protected import Own;"
+        "make_tools(secret_in=lambda text: '', own=Own());"
         "print(sorted({'aiohttp', 'resiliparse', 'yarl'} & {each.partition('.')[0] for each in sys.modules}))"
     )
     ran: Any = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -148,6 +148,50 @@ async def test_an_exception_in_mid_write_leaves_the_old_file_whole_and_nothing_b
     assert (bench.workspace / "f").read_text() == "old"
 
 
+@pytest.mark.requirement("L2", "L7")
+async def test_a_file_whose_new_name_the_disk_does_not_confirm_is_told_as_written(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has its new content, so nobody may read that it was not written."""
+    (bench.workspace / "f").write_text("old")
+    real = os.fsync
+
+    def broken(fd: int) -> None:
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            raise OSError(5, "Input/output error")
+        real(fd)
+
+    monkeypatch.setattr(writing.os, "fsync", broken)
+    written = await bench.call("write_file", path="f", content="new")
+    edited = await bench.call("edit_file", path="f", old="new", new="newer")
+    monkeypatch.undo()
+    assert (bench.workspace / "f").read_text() == "newer"
+    for done in (written, edited):
+        assert done.status == "ok"
+        assert done.text.endswith(
+            "The disk did not confirm it (Input/output error): after a power failure the old content may be back."
+        )
+
+
+@pytest.mark.parametrize("failing", ["mkdir", "write", "rename"])
+async def test_a_write_that_fails_leaves_no_folder_that_it_made(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    (bench.workspace / "there").mkdir()
+    real = getattr(os, failing)
+
+    def full(*args: object, **rest: object) -> object:
+        if failing == "mkdir" and args[0] != "deep":
+            return real(*args, **rest)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, failing, full)
+    failed = await bench.call("write_file", path="there/new/deep/f", content="new")
+    monkeypatch.undo()
+    assert (failed.status, failed.text) == ("error", "there/new/deep/f: No space left on device.")
+    assert [path.name for path in bench.workspace.rglob("*")] == ["there"]
+
+
 @pytest.mark.requirement("H1", "L7")
 async def test_a_file_is_synced_before_it_takes_its_name_and_its_folder_after_that(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
@@ -235,3 +279,24 @@ async def test_reading_leaves_no_descriptor_open(bench: Bench) -> None:
         await bench.call("write_file", path="d/f", content="x")
         await bench.call("list_dir")
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+@pytest.mark.requirement("C12", "C19")
+async def test_a_file_that_another_process_replaces_meanwhile_is_not_overwritten(bench: Bench) -> None:
+    """The other process holds the lock of the file, as file tools do between their last look and the rename."""
+    file = bench.workspace / "a.txt"
+    file.write_text("old\n")
+    theirs = os.open(file, os.O_RDONLY)
+    try:
+        fcntl.flock(theirs, fcntl.LOCK_EX)
+        editing = asyncio.create_task(bench.run("edit_file", path="a.txt", old="old", new="mine"))
+        await asyncio.sleep(0.3)
+        assert file.read_text() == "old\n"
+        (bench.workspace / "b.txt").write_text("theirs\n")
+        (bench.workspace / "b.txt").rename(file)
+        fcntl.flock(theirs, fcntl.LOCK_UN)
+        result = await editing
+    finally:
+        os.close(theirs)
+    assert result.status == "error"
+    assert file.read_text() == "theirs\n"

@@ -313,6 +313,29 @@ async def test_more_sync_calls_than_threads_wait_and_are_not_started_in_vain(
     assert (await bench.run("hang")).status == "ok"
 
 
+async def test_a_call_for_which_no_thread_starts_gives_its_place_back(
+    bench_of: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(function_module, "MAX_THREADS", 1)
+
+    @tool(effect="read")
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    def full(thread: threading.Thread) -> None:
+        if thread.name == "holdfast-tool":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    bench, start = bench_of(look), threading.Thread.start
+    with monkeypatch.context() as machine:
+        machine.setattr(threading.Thread, "start", full)
+        failed = await bench.tools.run("look", "{}", bench.context(timeout_s=2.0))
+    assert (failed.status, failed.text) == ("error", "It was not run: no thread could be started.")
+    assert (await bench.tools.run("look", "{}", bench.context(timeout_s=2.0))).text == "seen"
+
+
 async def test_a_function_that_exits_ends_its_call_and_not_the_program(
     bench_of: Callable[..., Bench],
 ) -> None:

@@ -13,7 +13,7 @@ from holdfast.protocol.commands import NOBODY
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.settings import changed
 from holdfast.protocol.tools import Allowed, Asked, Decision, Refused, Resource
-from holdfast.sandbox.process import Processes
+from holdfast.tools.background import Background
 from holdfast.tools.dispatcher import Dispatcher
 from holdfast.tools.files import ReadFile, WriteFile
 from holdfast.tools.gates import Case, Gate, Verdict, gates_of, refused
@@ -36,7 +36,13 @@ async def gated(tmp_path: Path) -> AsyncIterator[GatedBench]:
         workspace.mkdir()
         registry = Registry([ReadFile(OwnPlaces()), WriteFile(OwnPlaces())])
         bench = Bench(
-            workspace, Dispatcher(registry, Processes(), (*before, gate, approval), Surveyor(OwnPlaces()))
+            workspace,
+            Dispatcher(
+                registry,
+                Background(),
+                (*before, gate, approval),
+                Surveyor(OwnPlaces()),
+            ),
         )
         bench.settings = changed(bench.settings, **settings)
         made.append(bench)

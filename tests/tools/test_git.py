@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import fcntl
+import hashlib
 import os
 import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -467,3 +472,78 @@ async def test_git_writes_nothing_into_the_repository(repo: Bench) -> None:
     for name in ALL:
         await shown(repo, name)
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+
+
+# --- damaged on purpose ---------------------------------------------------------------------------
+
+
+async def test_a_name_in_the_index_that_leads_out_of_the_workspace_is_not_followed(repo: Bench) -> None:
+    outside = repo.workspace.parent / "plans"
+    outside.write_text("Attack at dawn.\n")
+    write(repo.workspace, "zz/plans", "one\n")
+    git(repo.workspace, "add", "--all")
+    index = repo.workspace / ".git" / "index"
+    content = index.read_bytes()[:-20].replace(b"zz/plans", b"../plans")
+    index.write_bytes(content + hashlib.sha1(content).digest())
+    for arguments in ({}, {"paths": ["."]}, {"revision": "HEAD"}):
+        result = await repo.call("git_diff", **arguments)
+        assert "dawn" not in result.text
+        assert result.status == "error", result.text
+
+
+async def test_a_revision_is_always_a_commit(repo: Bench) -> None:
+    """The names of two files that are compared as such are in no list, so nobody could leave out a secret one."""
+    for name, text in (("one", "TOKEN=1\n"), ("two", "TOKEN=2\n")):
+        write(repo.workspace, ".env", text)
+        git(repo.workspace, "tag", name, git(repo.workspace, "hash-object", "-w", ".env").strip())
+    for revision in ("one..two", "one...two", "one"):
+        assert "TOKEN" not in await refused(repo, "git_diff", revision=revision)
+
+
+async def test_objects_elsewhere_in_the_workspace_are_not_those_of_its_repository(repo: Bench) -> None:
+    other = repo.workspace / "other"
+    other.mkdir()
+    git(other, "init", "--quiet", "--initial-branch=main")
+    commit(other, "Another one", c_txt="three\n")
+    write(repo.workspace, ".git/commondir", "../other/.git\n")
+    assert "commondir" in await refused(repo, "git_log")
+
+
+# --- what a killed process leaves -----------------------------------------------------------------
+
+
+async def test_what_a_killed_process_left_is_removed_and_nothing_else(
+    repo: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places, precious = tmp_path / "places", tmp_path / "precious"
+    places.mkdir()
+    precious.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(places))
+    program = (
+        "import os, signal, sys\n"
+        "from holdfast.tools.own import OwnPlaces\n"
+        "from holdfast.tools.repository import find, view_of\n"
+        "with view_of(find(sys.argv[1], OwnPlaces()), OwnPlaces()):\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    environment = {**os.environ, "TMPDIR": str(places)}
+    killed = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", program, str(repo.workspace)], env=environment, timeout=60
+    )
+    assert killed.returncode == -9
+    (left,) = places.iterdir()
+    for name in ("busy", "young", "other"):
+        (places / f"holdfast-git-{name}").mkdir()
+    (places / "mine").mkdir()
+    (places / "holdfast-git-link").symlink_to(precious)
+    busy = os.open(places / "holdfast-git-busy", os.O_RDONLY)
+    fcntl.flock(busy, fcntl.LOCK_EX)
+    for path in (left, *(places / name for name in ("holdfast-git-busy", "holdfast-git-other", "mine"))):
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+    os.utime(places / "holdfast-git-link", (1_700_000_000, 1_700_000_000), follow_symlinks=False)
+    await shown(repo, "git_status")
+    os.close(busy)
+    assert {path.name.removeprefix("holdfast-git-") for path in places.iterdir()} == {
+        "busy", "young", "mine", "link",
+    }  # fmt: skip
+    assert precious.exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,17 @@ def test_a_content_is_read_again_only_when_the_file_has_changed(
 
 
 @pytest.mark.requirement("H5")
+@pytest.mark.requirement("C12", "H5")
+def test_a_content_that_has_just_changed_is_never_taken_from_memory(tmp_path: Path) -> None:
+    """Its times may not show the next change."""
+    path = tmp_path / "new.sh"
+    path.write_text("one")
+    time.sleep(0.02)  # longer than the clock is coarse
+    before = reach._mark.cache_info()
+    assert content_of(str(path)) == content_of(str(path))
+    assert reach._mark.cache_info() == before
+
+
 def test_a_file_that_is_too_large_is_compared_by_its_size_and_times(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,12 +10,24 @@ import pytest
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.redact import Redactor
 from holdfast.tools import secret_files
-from holdfast.tools.secret_files import MAX_ENTRIES, SecretFiles
+from holdfast.tools.secret_files import MAX_ENTRIES, MAX_MASKED, SecretFiles
 
 VALUE = "plum-tree" + "-under-7-moons"
 OTHER = "pear-tree" + "-under-8-moons"
 
 pytestmark = pytest.mark.requirement("A4")
+
+
+class FixedClock:
+    """A clock that somebody sets."""
+
+    def __init__(self, ms: int) -> None:
+        self.ms = ms
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    uptime_ms = awake_ms = now_ms
 
 
 def known(folder: Path) -> tuple[Redactor, SecretFiles]:
@@ -87,6 +99,51 @@ def test_a_changed_file_is_read_again_and_its_old_value_stays_known(tmp_path: Pa
     file.unlink()
     files.look_now(str(tmp_path))
     assert redact(OTHER) == "[redacted:known]"
+
+
+def test_a_value_of_the_same_length_and_time_is_another_value(tmp_path: Path) -> None:
+    file = tmp_path / ".env"
+    file.write_text(f"API_TOKEN={VALUE}\n")
+    settle(file, 1_700_000_001)
+    redact, files = known(tmp_path)
+    file.write_text(f"API_TOKEN={OTHER}\n")
+    settle(file, 1_700_000_001)
+    files.look_now(str(tmp_path))
+    assert redact(OTHER) == "[redacted:known]"
+
+
+def test_a_file_that_has_just_changed_is_read_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secret_files, "_stamp", lambda facts: (1, 10**18, 1, 1))  # a disk with a coarse clock
+    clock = FixedClock(10**12 + 40)
+    file = tmp_path / ".env"
+    redact = Redactor()
+    files = SecretFiles(redact, clock)
+    for value, is_known in ((VALUE, True), (OTHER, True), ("fig-tree-under-9-moons", False)):
+        file.write_text(f"API_TOKEN={value}\n")
+        os.utime(file, (10**9, 10**9))
+        os.utime(tmp_path, (1_700_000_000, 1_700_000_000))
+        files.look_now(str(tmp_path))
+        assert (redact(value) == "[redacted:known]") == is_known
+        clock.ms += 0 if value == VALUE else 60
+
+
+def test_however_often_a_program_changes_its_secrets_a_search_looks_for_a_bounded_number(
+    tmp_path: Path,
+) -> None:
+    redact, files = known(tmp_path)
+    counts: list[int] = []
+    for turn in range(24):
+        for name in (".env", ".env.local"):
+            lines = [f"TOKEN_{number}=value-{turn}-{name}-{number}-{VALUE}" for number in range(64)]
+            (tmp_path / name).write_text("\n".join(lines))
+        files.look_now(str(tmp_path))
+        counts.append(len(redact._known.needles))
+    assert counts[1] > counts[0]
+    assert counts[-1] == max(counts) <= 10 * MAX_MASKED
+    newest = [f"value-{turn}-.env-7-{VALUE}" for turn in (23, 22, 0)]
+    assert [redact(each) == "[redacted:known]" for each in newest] == [True, True, False]
 
 
 def test_a_new_file_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -245,6 +245,13 @@ async def test_the_same_question_is_answered_from_memory_for_15_minutes(engines:
     assert engines.asked("exa") == 3
 
 
+async def test_what_one_engine_found_is_no_answer_of_another_one(engines: Engines) -> None:
+    engines.listed("exa")
+    await engines.search("herons")
+    engines.listed("tavily")
+    assert "by tavily]" in (await engines.search("herons")).text
+
+
 async def test_a_failure_is_not_remembered(engines: Engines) -> None:
     engines.servers["exa"].answers["/search"] = response("no", status="500 Oh")
     engines.listed("exa")

@@ -14,10 +14,10 @@ from typing import IO, Any
 import msgspec
 
 from holdfast.cli.terminal import say, say_json
-from holdfast.config.files import Unreadable, read_opened
+from holdfast.config.files import Unreadable, read_opened, reading
 from holdfast.config.paths import expanded
 from holdfast.errors import UsageError
-from holdfast.protocol.untrusted import decode_untrusted
+from holdfast.protocol.untrusted import decode_exact
 from holdfast.views.lines import Span, neutral
 
 LINE_MAX_BYTES = 1_000_000
@@ -67,17 +67,22 @@ def _lines_of(file: str) -> Iterator[Iterator[bytes | None]]:
 
 
 def _lines(stream: IO[bytes]) -> Iterator[bytes | None]:
-    while line := stream.readline(LINE_MAX_BYTES + 1):
+    while line := _next_piece(stream):
         is_whole = len(line) <= LINE_MAX_BYTES
         while len(line) > LINE_MAX_BYTES and not line.endswith(b"\n"):
-            line = stream.readline(LINE_MAX_BYTES + 1)
+            line = _next_piece(stream)
         yield line if is_whole else None
+
+
+def _next_piece(stream: IO[bytes]) -> bytes:
+    with reading():
+        return stream.readline(LINE_MAX_BYTES + 1)
 
 
 def _decoded(line: bytes | None) -> Any:
     if line is None:
         raise UsageError(f"The line is longer than {LINE_MAX_BYTES:,} bytes.")
     try:
-        return decode_untrusted(line)
+        return decode_exact(line)
     except msgspec.DecodeError as error:
         raise UsageError(f"The line is not JSON: {error}.") from None

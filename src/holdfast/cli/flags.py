@@ -30,7 +30,7 @@ from holdfast.policy.rules import offers
 from holdfast.protocol.limits import ModelFacts, usd
 from holdfast.protocol.plan import UPDATE_PLAN
 from holdfast.protocol.settings import Repairs, Settings, changed
-from holdfast.protocol.untrusted import decode_untrusted
+from holdfast.protocol.untrusted import decode_exact
 from holdfast.views.happenings import Detail
 
 _COST = "limits.cost_usd"
@@ -330,7 +330,7 @@ def _schema(file: str) -> str:
     """Return the JSON Schema in a file, as settings store it."""
     hint = "Name a file with one JSON Schema."
     try:
-        return schema_text(decode_untrusted(read_text(expanded(file), TEXT_MAX_BYTES)))
+        return schema_text(decode_exact(read_text(expanded(file), TEXT_MAX_BYTES)))
     except Unreadable as error:
         raise UsageError(f"--output-schema {file} {error}.", hint=hint) from None
     except msgspec.DecodeError as error:

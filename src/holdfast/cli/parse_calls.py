@@ -12,12 +12,12 @@ import typer
 from holdfast.cli.batch import answered
 from holdfast.cli.options import HomeFlag, JsonFlag
 from holdfast.cli.terminal import say, say_json
-from holdfast.config.files import Unreadable, read_opened
+from holdfast.config.files import Unreadable, read_opened, reading
 from holdfast.config.paths import expanded
 from holdfast.errors import UsageError
 from holdfast.protocol.text_formats import AUTO, TEXT_FORMATS
 from holdfast.protocol.tools import ToolSpec
-from holdfast.protocol.untrusted import decode_untrusted
+from holdfast.protocol.untrusted import decode_exact
 from holdfast.tools.text_calls import ReadText, Refusal, TextChecker
 from holdfast.views.lines import Line, Span, neutral
 
@@ -106,14 +106,14 @@ def _tools_in(file: str) -> dict[str, ToolSpec]:
         UsageError: it cannot be read, or lists no tools.
     """
     try:
-        with read_opened(expanded(file)) as opened:
+        with read_opened(expanded(file)) as opened, reading():
             content = opened.read(MAX_BYTES + 1)
     except Unreadable as error:
         raise UsageError(f"--tools {file} {error}.", hint="Name a JSON file with a list of tools.") from None
     if len(content) > MAX_BYTES:
         raise UsageError(f"--tools {file} has more than {MAX_BYTES:,} bytes.")
     try:
-        return _tools_of(decode_untrusted(content), f"--tools {file}")
+        return _tools_of(decode_exact(content), f"--tools {file}")
     except msgspec.DecodeError as error:
         raise UsageError(f"--tools {file} is not JSON: {error}.") from None
 

@@ -29,19 +29,34 @@ class Missing(Unreadable):
 
 @contextmanager
 def read_opened(path: Path) -> Iterator[IO[bytes]]:
-    """Open a regular file to read it inside the block.
+    """Open a regular file to read it inside the block, within `reading`. Other errors of the block are its own.
 
     Raises:
         Missing: there is no such file.
         Unreadable: it is not a regular file, or the system refuses it.
     """
     try:
-        _check(path.stat())  # opening a device may have an effect on it
-        with open(os.open(path, _FLAGS), "rb") as file:  # noqa: PTH123 - the flags are what matters
-            _check(os.fstat(file.fileno()))
-            yield file
+        with reading():
+            _check(path.stat())  # opening a device may have an effect on it
+            fd = os.open(path, _FLAGS)
     except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a name with a zero byte
         raise Missing("does not exist") from None
+    with open(fd, "rb") as file:  # noqa: PTH123 - the flags are what matters
+        _check(os.fstat(fd))
+        yield file
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """Say what goes wrong when a file is read.
+
+    Raises:
+        Unreadable: the system refuses it.
+    """
+    try:
+        yield
+    except (FileNotFoundError, NotADirectoryError):
+        raise
     except OSError as error:
         raise Unreadable(f"cannot be read: {(error.strerror or 'unknown error').lower()}") from None
 
@@ -65,7 +80,7 @@ def read_stream(stream: IO[bytes], max_bytes: int) -> bytes:
     """Return what a stream has until its end.
 
     Raises:
-        Unreadable: it is too much.
+        Unreadable: it is too much, or cannot be read.
     """
     return _whole(stream, max_bytes)
 
@@ -78,7 +93,8 @@ def _check(found: os.stat_result) -> None:
 
 
 def _whole(file: IO[bytes], max_bytes: int) -> bytes:
-    content = file.read(max_bytes + 1)
+    with reading():
+        content = file.read(max_bytes + 1)
     if len(content) > max_bytes:
         raise Unreadable(f"is larger than {max_bytes:,} bytes")
     return content

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +83,7 @@ def _first(keys: Mapping[str, str]) -> str:
 
 def check_hooks(sources: Iterable[Source], problems: list[str]) -> None:
     """Check that every hook has a name that can be shown, and all that it needs."""
+    mentioned = _mentioned(problems)
     for source in sources:
         for name, keys in _by_name(source).items():
             key, where = written((HOOKS, name)), _first(keys)
@@ -90,15 +91,26 @@ def check_hooks(sources: Iterable[Source], problems: list[str]) -> None:
                 allowed = "letters, digits, `.`, `_` and `-`, at most 64 characters"
                 problems.append(f"{where}: [{key}]: the name of a hook is made of {allowed}")
             if source.layer != "flags":  # a program may change a single key
-                missing = _missing(key, keys, "\n".join(problems))
+                missing = _missing(key, keys, mentioned)
                 problems += [f"{where}: [{key}] needs {missing}"] if missing else []
             if all(each in keys for each in RUNS):
                 problems.append(f"{where}: [{key}] has a command and a python: it can have only one")
 
 
-def _missing(key: str, keys: Mapping[str, str], problems: str) -> str:
+def _mentioned(problems: Iterable[str]) -> set[str]:
+    """Return the keys of hooks that problems name, also as the nearest one."""
+    found: set[str] = set()
+    for problem in problems:
+        for begun in problem.split(f"{HOOKS}.")[1:]:
+            for each in ("on", *RUNS):
+                name, dot, _ = begun.partition(f".{each}")
+                found |= {f"{HOOKS}.{name}.{each}"} if dot else set()
+    return found
+
+
+def _missing(key: str, keys: Mapping[str, str], mentioned: Collection[str]) -> str:
     """Return what a hook lacks, in words. A value that is wrong is not missing."""
-    has_on, has_command, has_python = (each in keys or f"{key}.{each}" in problems for each in ("on", *RUNS))
+    has_on, has_command, has_python = (each in keys or f"{key}.{each}" in mentioned for each in ("on", *RUNS))
     needs = [] if has_on else ["on"]
     needs += [] if has_command or has_python else ["command"]
     return " and ".join(needs)

@@ -27,21 +27,17 @@ from holdfast.config.values import (
 from holdfast.protocol.allowed import (
     EVERYWHERE,
     allowed_host_of,
-    allowed_path_of,
     common_hosts,
     common_paths,
     hosts_are_within,
+    listed_path_of,
     paths_are_within,
 )
 from holdfast.protocol.hooks import ENTRY_POINT, HOOK_EVENTS, entry_point_of
+from holdfast.protocol.known_rules import allow_rule_of, objecting_rule_of, tool_glob_of
 from holdfast.protocol.limits import DEFAULT_MAX_OUTPUT_TOKENS, Limits
-from holdfast.protocol.rules import (
-    allow_rule_of,
-    common_globs,
-    globs_are_within,
-    rule_of,
-    tool_glob_of,
-)
+from holdfast.protocol.notify import NOTIFY_ABOUT
+from holdfast.protocol.rules import common_globs, globs_are_within
 from holdfast.protocol.search import common_engines, engine_of, engines_are_within
 from holdfast.protocol.settings import Conduct, Context, Guard, Policy, Repairs
 from holdfast.protocol.text_formats import TOOL_CALLS, UNFIT
@@ -236,8 +232,8 @@ KEYS: tuple[Key, ...] = (
         "tighten",
         _unfenced,
     ),
-    Key("policy.deny", rules(rule_of), "Calls that are denied.", (), "tighten", adds="stricter"),
-    Key("policy.ask", rules(rule_of), "Calls that need approval.", (), "tighten", adds="stricter"),
+    Key("policy.deny", rules(objecting_rule_of), "Calls that are denied.", (), "tighten", adds="stricter"),
+    Key("policy.ask", rules(objecting_rule_of), "Calls that need approval.", (), "tighten", adds="stricter"),
     Key(
         "policy.allow",
         rules(allow_rule_of),
@@ -248,11 +244,18 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(
         "policy.allowed_paths",
-        entries(allowed_path_of, 'paths of the workspace, like ["src", "docs:ro"]'),
+        entries(listed_path_of, 'paths of the workspace, like ["src", "docs:ro"]'),
         "What tools may use in the workspace; with :ro, only to read.",
         (EVERYWHERE,),
         "trust",
         order=Order(paths_are_within, common_paths),
+    ),
+    Key(
+        "policy.sandboxed",
+        choice("ask", "allow"),
+        "`allow`: unknown programs run without a question in a sandbox without network. Not with `unsafe`.",
+        Policy().sandboxed,
+        "trust",
     ),
     Key(
         "policy.actions_per_hour",
@@ -489,6 +492,14 @@ KEYS: tuple[Key, ...] = (
         "tighten",
         _less,
     ),
+    Key(
+        "notify.on",
+        choices(*NOTIFY_ABOUT),
+        "What you are notified of.",
+        NOTIFY_ABOUT,
+        "trust",
+    ),
+    Key("notify.command", program(), "The program that notifies you, and its arguments.", None, "trust"),
     Key(
         "hooks.*.on",
         choices(*HOOK_EVENTS),

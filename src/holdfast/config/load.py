@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -33,9 +33,14 @@ from holdfast.config.sources import (
 )
 from holdfast.config.trust import is_trusted
 from holdfast.errors import ConfigError
+from holdfast.protocol.known_rules import unknown_tool_in
 from holdfast.protocol.rules import Layer as RuleLayer
+from holdfast.protocol.rules import PolicyRule
 
 _LISTED_KEYS = 5
+_NAMES_TOOLS = frozenset(
+    {"policy.deny", "policy.ask", "policy.allow", "tools.allow", "tools.deny", "hooks.*.tools"}
+)
 _AND = " and "
 """Between the origins of a value to which several sources add."""
 UNSAFE = (
@@ -126,24 +131,26 @@ def proposal(
 
     without = merged(project._replace(given=()))
     before, after = merged(project._replace(is_trusted=False)), merged(project._replace(is_trusted=True))
-    changes = tuple(_change(given, without, before, after) for given in project.given)
+    ignored = {each.origin: each for each in reversed(after.ignored)}
+    changes = tuple(_change(given, without, before, after, ignored) for given in project.given)
     return Proposal(project.sha256, project.is_trusted, changes)
 
 
-def _change(given: Given, without: Config, before: Config, after: Config) -> Change:
+def _change(
+    given: Given, without: Config, before: Config, after: Config, ignored: Mapping[str, Ignored]
+) -> Change:
     def counts_in(config: Config) -> bool:
         setting = config.settings.get(given.name)
         return setting is not None and given.origin in setting.origin.split(_AND)
 
     other = without.settings.get(given.name)
     now = given.key.kind.write(other.value) if other is not None else None
-    ignored = next((each for each in after.ignored if each.origin == given.origin), None)
     if counts_in(before):
         return Change(given.name, given.shown, now, "already")
     if counts_in(after):
         return Change(given.name, given.shown, now, "trusted")
-    if ignored is not None:
-        return Change(given.name, given.shown, now, "never", ignored.why)
+    if (refused := ignored.get(given.origin)) is not None:
+        return Change(given.name, given.shown, now, "never", refused.why)
     by = after.settings.get(given.name)
     why = f"{by.origin} overrides it" if by is not None else "another file has a hook of this name"
     return Change(given.name, given.shown, now, "overruled", why)
@@ -177,6 +184,7 @@ def _merge(sources: list[Source], problems: list[str], workspace: Path | None = 
     }
     names = {key.path: tuple(key.path.split(".")) for key in KEYS}
     warnings: list[str] = []
+    unknown: list[str] = []
     ignored: list[Ignored] = []
     postures = _postures(sources)
     check_hooks(sources, problems)
@@ -198,16 +206,32 @@ def _merge(sources: list[Source], problems: list[str], workspace: Path | None = 
                     if not _is_capping(given, before, warnings):
                         continue
             settings[given.name] = _set(given, before, source.layer)
+            unknown += _unknown_tools(given)
     _check_order(settings, "repeat.note", "repeat.stop", problems)
     _check_order(settings, "compaction.to", "compaction.at", problems)
     if settings["sandbox.mode"].layer == "default":
         warnings.append(UNSAFE)
+    if workspace is not None and not settings["tools.packages"].value:  # else other tools may come
+        warnings += unknown
     if problems:
         raise ConfigError(problems, hint="`holdfast config schema` prints every key and its allowed values.")
     told = (*_told(ignored), *warnings)
     return replace(
         build(settings, names, hooks_of(settings, names, workspace)), ignored=tuple(ignored), warnings=told
     )
+
+
+def _unknown_tools(given: Given) -> Iterator[str]:
+    """Return a warning for each rule about a tool that Holdfast does not have."""
+    if given.key.path not in _NAMES_TOOLS:
+        return
+    for each in given.value:
+        text = each.text if isinstance(each, PolicyRule) else each
+        if tool := unknown_tool_in(text):
+            yield (
+                f"{given.origin}: {given.name}: {text} matches nothing: Holdfast has no tool {tool}. It counts only "
+                f"if a program or server brings one; a rule about a program is shell({tool} *)."
+            )
 
 
 def _set(given: Given, before: Setting | None, layer: Layer) -> Setting:

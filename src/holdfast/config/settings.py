@@ -12,6 +12,7 @@ import msgspec
 
 from holdfast.protocol.hooks import HookSource
 from holdfast.protocol.limits import Limits
+from holdfast.protocol.notify import NotifyAbout
 from holdfast.protocol.rules import PolicyRule
 from holdfast.protocol.settings import ApproveBy, Autonomy, Conduct, Context, Policy, Repairs
 
@@ -117,6 +118,9 @@ class Config(msgspec.Struct, frozen=True):
     """How long the content of edited files is kept."""
     tool_packages: tuple[str, ...]
     """The entry points whose tools are added."""
+    notify_on: tuple[NotifyAbout, ...]
+    """Empty without a program that notifies."""
+    notify_command: tuple[str, ...]
     hooks: tuple[HookSource, ...]
     """What hooks run in this process. The policy has them too, as a session records them."""
     providers: dict[str, ProviderSettings]
@@ -169,6 +173,7 @@ def build(
             hooks=tuple(each.hook for each in hooks),
             is_workspace_untrusted=value["taint.workspace"] == "untrusted",
             grants_last_s=value["policy.grants_last"],
+            sandboxed=value["policy.sandboxed"],
             actions_per_hour=value["policy.actions_per_hour"],
         ),
         reflection_model=value.get("reflection.model") or "",
@@ -178,6 +183,8 @@ def build(
         zone=value.get("prompt.zone") or "",
         undo_keep_s=value["undo.keep"],
         tool_packages=value["tools.packages"],
+        notify_on=tuple(value["notify.on"]) if value.get("notify.command") else (),
+        notify_command=value.get("notify.command") or (),
         hooks=hooks,
         providers={n: ProviderSettings(**v) for n, v in _group("providers", value, names).items()},
         catalog={n: CatalogEntry(**v) for n, v in _group("catalog", value, names).items()},

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from holdfast.config.keys import KEYS, REFUSED, Key
-from holdfast.config.settings import Layer
+from holdfast.config.settings import HOOKS, Layer
 from holdfast.config.toml import Dotted, Entry, NotToml, flatten, read_toml
 from holdfast.config.values import Wrong
 from holdfast.redact import make_redactor
@@ -56,8 +56,13 @@ class Source(NamedTuple):
 
 
 def written(segments: Dotted) -> str:
-    """Return a dotted key as in TOML."""
-    return ".".join(each if re.fullmatch(r"[A-Za-z0-9_-]+", each) else f'"{each}"' for each in segments)
+    """Return a dotted key as in TOML. A name that the user chose cannot end its line, or hide a part of it."""
+    return ".".join(each if re.fullmatch(r"[A-Za-z0-9_-]+", each) else _quoted(each) for each in segments)
+
+
+def _quoted(name: str) -> str:
+    shown = [char if char.isprintable() and char not in '"\\' else f"\\U{ord(char):08x}" for char in name]
+    return f'"{"".join(shown)}"'
 
 
 def from_file(layer: Layer, path: Path, problems: list[str]) -> Source:
@@ -104,7 +109,7 @@ def _checked(entries: Iterable[Entry], source: str, problems: list[str]) -> Iter
     told: set[Dotted] = set()
     for entry in entries:
         where = _where(source, entry.lines[-1])
-        key = next((key for key in KEYS if _fits(key.path, entry.key)), None)
+        key = _key_of(entry.key)
         if key:
             yield from _value(key, entry.key, entry.value, where, problems)
         elif section := _unknown_section(entry):
@@ -112,6 +117,8 @@ def _checked(entries: Iterable[Entry], source: str, problems: list[str]) -> Iter
                 where = _where(source, entry.lines[len(section) - 1])
                 problems.append(f"{where}: {_no_section(section)}")
             told.add(section)
+        elif entry.value == {} and len(entry.key) > 1 and entry.key[0] == HOOKS:
+            problems.append(f"{where}: [{written(entry.key)}] needs on and command")
         elif not (entry.value == {} and _is_section(entry.key)):
             problems.append(f"{where}: {written(entry.key)}: {_why_not(entry)}")
 
@@ -135,6 +142,16 @@ def _value(key: Key, segments: Dotted, value: object, where: str, problems: list
 def _shown(value: object) -> str:
     shown = _redact(repr(value))
     return shown if len(shown) <= _SHOWN_CHARS else shown[:_SHOWN_CHARS] + "..."
+
+
+_PLAIN = {tuple(key.path.split(".")): key for key in KEYS if "*" not in key.path}
+_PATTERNS = [key for key in KEYS if "*" in key.path]
+
+
+def _key_of(segments: Dotted) -> Key | None:
+    """Return the key with these names; None: no key has them."""
+    plain = _PLAIN.get(segments)
+    return plain or next((key for key in _PATTERNS if _fits(key.path, segments)), None)
 
 
 def _fits(path: str, segments: Dotted) -> bool:

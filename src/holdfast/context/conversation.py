@@ -407,9 +407,10 @@ class Conversation:
         """Return the unsent messages in this wire format. Each is encoded once."""
         form = wire or _ROUGH
         name, count = self._encoded_for
+        if name == form.name and count == len(self._unsent):
+            return self._encoded
         if name != form.name or count > len(self._unsent):
-            count, self._encoded = 0, []
-            self._next_kinds = self._kinds
+            count, self._encoded, self._next_kinds = 0, [], self._kinds
         if count < len(self._unsent):
             more = list(self._encode(form, self._unsent[count:]))
             self._encoded = [*self._encoded, *more]
@@ -475,11 +476,11 @@ class Conversation:
 
     def _edit(self, request: Request) -> None:
         """Make the view that a recorded request tells."""
-        if request.keep != len(self._fragments):
+        if (keep := request.keep) != len(self._fragments):
             known, old, hollow = self._fragments, self._buffer, self._hollow
             self._forget_view()
-            self._hollow = {place: piece for place, piece in hollow.items() if place < request.keep}
-            for each in known[: request.keep]:
+            self._hollow = {place: piece for place, piece in hollow.items() if place < keep}
+            for each in known[:keep]:
                 self._append(each.mark, each.seq, old[each.start : each.end], each.quotes, each.light)
         for fresh in request.rest:
             self._enclose(fresh.mark, fresh.seq, fresh.piece)
@@ -491,25 +492,26 @@ class Conversation:
 
     def _enclose(self, mark: str, seq: int, piece: Piece) -> None:
         """Append a recorded fragment. If a blob of it was not read yet, it stays empty until `fill`."""
-        if any(isinstance(part, Enclosed) and part not in self._texts for part in piece):
-            texts: dict[Quoted, str] = {part: self._texts[part] for part in piece if isinstance(part, int)}
-            self._hollow[len(self._fragments)] = _Hollow(piece, texts)
-            self._append(mark, seq, b"")
-        else:
+        try:
             element, quotes, light = self._told(piece)
-            self._append(mark, seq, element, quotes, light)
+        except KeyError as missing:
+            if not isinstance(missing.args[0], Enclosed):
+                raise
+            texts: dict[Quoted, str] = {part: self._texts[part] for part in piece if isinstance(part, int)}
+            self._hollow[len(self._fragments)], element, quotes, light = _Hollow(piece, texts), b"", (), 0
+        self._append(mark, seq, element, quotes, light)
 
     def _told(self, piece: Piece) -> tuple[bytes, tuple[Quote, ...], int]:
         """Return the bytes of a piece, where they quote something, and how many of them do not count."""
         told, quotes, light = bytearray(), [], 0
         for part in piece:
-            start = len(told)
             if isinstance(part, str):
                 told += part.encode()
                 continue
-            told += json_text(self._texts[part])
+            start, text = len(told), self._texts[part]
+            told += json_text(text)
             quotes.append((part, start, len(told)))
-            light += _light(part, self._texts[part]) if isinstance(part, Enclosed) else 0
+            light += _light(part, text) if type(part) is Enclosed else 0
         return bytes(told), tuple(quotes), light
 
     def _append(
@@ -520,8 +522,7 @@ class Conversation:
         quotes: tuple[Quote, ...] = (),
         light: int = 0,
     ) -> None:
-        buffer, fragments = self._buffer, self._fragments
-        self._light += light
+        buffer, fragments, self._light = self._buffer, self._fragments, self._light + light
         if fragments:
             buffer += b","
         start = len(buffer)

@@ -39,15 +39,17 @@ def kinds_in(elements: Iterable[tuple[bytes, int]], before: Kinds) -> Kinds:
     for start in range(0, len(whole), STRETCH_BYTES):
         stretch = whole[start : start + STRETCH_BYTES]
         words = stretch.translate(None, _DIGITS)
-        wide = 0 if is_ascii else 3 * (len(stretch) - len(stretch.translate(None, _WIDE)))
-        rest = max(len(words) - wide, 0)
-        digits += len(stretch) - len(words)
-        cjk += len(words) - rest
-        middle = max((len(words) - SAMPLE_BYTES) // 2, 0)
+        all_bytes, size = len(stretch), len(words)
+        wide = 0 if is_ascii else 3 * (all_bytes - len(stretch.translate(None, _WIDE)))
+        rest = max(size - wide, 0)
+        digits += all_bytes - size
+        cjk += size - rest
+        middle = max((size - SAMPLE_BYTES) // 2, 0)
         sample = words[middle : middle + SAMPLE_BYTES]
-        if (len(sample) - len(sample.translate(None, _MARKS))) * CODE_FROM <= len(sample):
+        sampled = len(sample)
+        if (sampled - len(sample.translate(None, _MARKS))) * CODE_FROM <= sampled:
             prose += rest
-        elif sample.count(b'\\"') * JSON_FROM > len(sample):
+        elif sample.count(b'\\"') * JSON_FROM > sampled:
             json += rest
         else:
             code += rest

@@ -26,7 +26,7 @@ from holdfast.protocol.commands import Principal, Resolve
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.grants import Grant, grant_in
 from holdfast.protocol.ids import approval_id, grant_id
-from holdfast.protocol.tools import APPROVAL, Allowed, Asked, CallResult, bound
+from holdfast.protocol.tools import APPROVAL, Allowed, Asked, CallResult, bound, own_result
 
 NOBODY_HERE = "This call needs a person's approval, and this run has nobody to ask. Find another way."
 EXPIRED = (
@@ -55,6 +55,9 @@ def ask(draft: Draft, call: Call, asked: Asked) -> None:
     if is_deferred and (before := deferred.same_call(draft.state, shown.sha256)) is not None:
         text = deferred.told(deferred.ASKED_BEFORE, before.id)
         draft.add(will_not_run(call, Failure("policy_denied", text), asked.decisions))
+        return
+    if is_deferred and deferred.is_full(draft.state):
+        draft.add(will_not_run(call, Failure("policy_denied", deferred.TOO_MANY), asked.decisions))
         return
     planned = draft.state.plan
     step = in_progress(planned.plan) if is_deferred and planned.plan is not None and planned.is_made else None
@@ -86,7 +89,7 @@ def ask(draft: Draft, call: Call, asked: Asked) -> None:
         )
     )
     if is_deferred:
-        result = CallResult("ok", deferred.told(deferred.ASKED, name), trust="data")
+        result = own_result("ok", deferred.told(deferred.ASKED, name))
         draft.add(e.ToolCallFinished(call.call_id, result))
 
 
@@ -143,7 +146,7 @@ def revoke(draft: Draft, name: str, principal: Principal) -> None:
 
 
 def ask_instead(draft: Draft, call: Call, allowed: Allowed) -> None:
-    """Ask about a call that a grant covered when the gates judged it, and no longer does."""
+    """Ask about a call that an approval or a grant covered when the gates judged it, and no longer does."""
     # The gates judged by the time before this commit, and by the grants of that moment. What they found is asked
     # about as it is: no gate has to judge again.
     decisions = tuple([each for each in allowed.decisions if each.by != APPROVAL])

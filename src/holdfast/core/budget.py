@@ -6,7 +6,6 @@ No prices are looked up here (they came with the settings of the run) and nothin
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import astuple, replace
@@ -143,7 +142,7 @@ def _tokens(size_bytes: int) -> int:
     return math.ceil(size_bytes / BYTES_PER_TOKEN)
 
 
-class Window(NamedTuple):
+class Window(msgspec.Struct, frozen=True, gc=False):
     """How many input tokens the next request may have."""
 
     tokens: int
@@ -375,13 +374,14 @@ def _short_of_window(state: State, window: int) -> str:
 
 
 def _window(state: State, model: ModelFacts) -> int:
-    return min(state.models.learnt_window_tokens or model.context_tokens, model.context_tokens)
+    learnt, own = state.models.learnt_window_tokens, model.context_tokens
+    return learnt if 0 < learnt < own else own
 
 
 def _output_cap(model: ModelFacts, settings: Settings) -> int:
     # 0 means that the model's own limit is unknown; it must not count as a cap of zero tokens.
-    own = model.max_output_tokens
-    return min(settings.model.max_output_tokens, own) if own else settings.model.max_output_tokens
+    own, most = model.max_output_tokens, settings.model.max_output_tokens
+    return own if 0 < own < most else most
 
 
 def _reachable(model: ModelFacts, input_tokens: int) -> list[ModelFacts | Tier]:

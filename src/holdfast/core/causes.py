@@ -20,6 +20,8 @@ class Attach(msgspec.Struct, frozen=True):
     holder: str = ""
     is_contested: bool = False
     """Whether the previous driver, whose lease lapsed, may still be running."""
+    background: tuple[str, ...] = ()
+    """The session's processes in the background that still run."""
 
 
 class Commanded(msgspec.Struct, frozen=True):

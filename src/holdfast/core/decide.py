@@ -6,7 +6,16 @@ Refusals, failures and stops are events like any other; nothing here raises for 
 
 from __future__ import annotations
 
-from holdfast.core import approvals, files, hook_answers, model_calls, side_calls, tool_calls
+from holdfast.core import (
+    approvals,
+    background,
+    files,
+    hook_answers,
+    model_calls,
+    notifying,
+    side_calls,
+    tool_calls,
+)
 from holdfast.core.causes import Attach, Cause, Commanded, Due, Finding, Outcome
 from holdfast.core.closing import abandoned
 from holdfast.core.draft import Draft
@@ -39,6 +48,8 @@ from holdfast.protocol.commands import (
     Stop,
 )
 from holdfast.protocol.hooks import HookAnswer
+from holdfast.protocol.messages import ModelReply
+from holdfast.protocol.notify import Notified
 from holdfast.protocol.outcomes import Built, Lost, Probed, Unaffordable, Unready
 from holdfast.protocol.request import Request
 from holdfast.protocol.settings import Settings
@@ -86,6 +97,7 @@ def decision(state: State, cause: Cause, now_ms: int, awake_ms: int) -> Draft:
     draft = Draft(state, now_ms, awake_ms, epoch, trigger(cause))
     _meaning(draft, cause)
     follow_up(draft)
+    notifying.add_due(draft)
     return draft
 
 
@@ -107,8 +119,12 @@ def trigger(cause: Cause) -> e.Trigger:
 def _meaning(draft: Draft, cause: Cause) -> None:
     match cause:
         case Outcome(key=key, result=result):
-            if isinstance(result, CallResult):
+            if type(result) is ModelReply:  # the usual one; `isinstance` takes long to say no to a struct
+                model_calls.take_outcome(draft, cause, result)
+            elif isinstance(result, CallResult):
                 tool_calls.take_outcome(draft, key, result)
+            elif isinstance(result, Notified):
+                notifying.take_outcome(draft, key.partition(" ")[2], result)
             elif isinstance(result, HookAnswer):
                 hook_answers.take_outcome(draft, key, result, cause.duration_ms)
             else:
@@ -127,7 +143,10 @@ def _attach(draft: Draft, cause: Attach) -> None:
     """Take over the session. Close what an older epoch left open, or put it before the gates again."""
     # Make the notes before `Attached` is added: after it, no call counts as started by the old driver.
     notes = _rival_notes(draft.state) if cause.is_contested else []
-    draft.add(e.Attached(cause.epoch, cause.holder))
+    # The first driver of a branch: what its parent started is not its own.
+    is_branch = bool(draft.state.parent) and not draft.state.epoch
+    notes += background.notes(draft.state.background, cause.background, is_branch=is_branch)
+    draft.add(e.Attached(cause.epoch, cause.holder, cause.background))
     for note in notes:
         draft.add(note)
     # A model call has no effect outside, so it is closed here and sent again under a new key. Nobody knows
@@ -270,20 +289,20 @@ def _prepared(draft: Draft, cause: Finding) -> None:
     # finding is dropped, and the driver takes the step again.
     if not is_wanted(cause.step, draft.state):
         return
-    match cause.result:
-        case Built() as found:
-            if draft.state.prompt.due or differs(draft.state.prompt, found):
-                draft.add(built(draft.state.prompt, found))
-        case e.ContextCompacted() | e.SummaryDiscarded() as view:
-            model_calls.take_finding(draft, cause.step.key, view)
+    match cause.result:  # those of every turn first: to ask for a class takes its time
         case Request() | Unaffordable() | Unready() as found:
-            if isinstance(cause.step, PrepareSide):
+            if type(cause.step) is PrepareSide:
                 side_calls.take_finding(draft, cause.step, found)
             else:
                 model_calls.take_finding(draft, cause.step.key, found)
         case Allowed() | Asked() | Told() | Refused() | Probed() | Lost() as found:
             assert isinstance(cause.step, Admit)
             tool_calls.take_finding(draft, cause.step.call, found)
+        case Built() as found:
+            if draft.state.prompt.due or differs(draft.state.prompt, found):
+                draft.add(built(draft.state.prompt, found))
+        case e.ContextCompacted() | e.SummaryDiscarded() as view:
+            model_calls.take_finding(draft, cause.step.key, view)
 
 
 def _due(draft: Draft, key: str) -> None:

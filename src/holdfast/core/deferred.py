@@ -33,6 +33,11 @@ EXPIRED = (
     "Nobody decided in time about your call of {name} (approval {number}), so it does not run. Do without it, or ask "
     "again."
 )
+MOST_WAITING = 32
+TOO_MANY = (
+    f"This call needs a person's approval, and {MOST_WAITING} calls wait for people already. It has not run, and "
+    "nobody was asked about it. Work on something else until the answers come."
+)
 _DEFERRED = "deferred:"
 
 
@@ -44,6 +49,14 @@ def waiting(state: State, approval: str) -> Deferred | None:
 def same_call(state: State, sha256: str) -> Deferred | None:
     """Return the call with this digest that waits for a person."""
     return next((each for each in state.deferred if each.sha256 == sha256 and not each.is_approved), None)
+
+
+def is_full(state: State) -> bool:
+    """Return whether so many calls wait for people that nobody is asked about another one."""
+    # Otherwise a model that tries call after call would fill the list of the person who has to decide about all of
+    # them. An approved call waits for the model, so it does not count.
+    waiting = [each for each in state.deferred if not each.is_approved]
+    return len(waiting) >= MOST_WAITING
 
 
 def approved(state: State, sha256: str) -> Deferred | None:
@@ -69,13 +82,21 @@ def permission_of(found: Deferred) -> Decision:
     return Decision(APPROVAL, "allow", f"{_DEFERRED}{found.id}")
 
 
+def named_in(decisions: Sequence[Decision]) -> str:
+    """Return the id of the approval with which the gates let a call pass that was made before; empty for other
+    calls."""
+    for each in decisions:
+        if each.by == APPROVAL and each.rule.startswith(_DEFERRED):
+            return each.rule.removeprefix(_DEFERRED)
+    return ""
+
+
 def permission_in(state: State, decisions: Sequence[Decision]) -> Deferred | None:
-    """Return the approved call that is made again; None if it is another one."""
-    # Without such an approval the decision says nothing. An example: the gates judged a call for 3 s, and meanwhile
-    # the run was stopped, which dropped the approval.
-    rules = [each.rule for each in decisions if each.by == APPROVAL and each.rule.startswith(_DEFERRED)]
-    names = [rule.removeprefix(_DEFERRED) for rule in rules]
-    return next((each for each in state.deferred if each.id in names and each.is_approved), None)
+    """Return the approved call that is made again; None if it is another one, or nobody has approved it."""
+    if not state.deferred:
+        return None
+    name = named_in(decisions)
+    return next((each for each in state.deferred if each.id == name and each.is_approved), None)
 
 
 # --- the fold -------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from msgspec.structs import replace
 
-from holdfast.core import compaction, hooking, ledger, progress, prompted
+from holdfast.core import background, compaction, hooking, ledger, plan, progress, prompted
 from holdfast.core.evolve_models import of_model
 from holdfast.core.evolve_run import of_run
 from holdfast.core.evolve_tools import of_approval, of_tool
@@ -91,7 +91,9 @@ def _forked(state: State, event: e.SessionForked) -> State:
         run=_without_scopes(state.run),
         inherited=state.before + state.run.totals if state.run is not None else state.before,
         grants=(),
+        notifications=(),
         deferred=(),
+        plan=plan.without_waiting(state.plan),
         epoch=0,
         turn=replace(state.turn, calls=calls),
         models=replace(state.models, open=_of_nobody(state.models.open)),
@@ -132,6 +134,7 @@ def _imported(state: State) -> State:
         models=replace(state.models, open=_of_nobody(state.models.open)),
         side=replace(state.side, open=_of_nobody(state.side.open)),
         grants=(),
+        notifications=(),
         deferred=tuple([replace(each, is_approved=False) for each in state.deferred]),
         restoring_seq=0,
     )
@@ -151,7 +154,8 @@ def _attached(state: State, event: e.Attached) -> State:
         for call in state.turn.calls
     )
     turn = replace(state.turn, calls=calls)
-    return replace(state, epoch=event.epoch, turn=turn)
+    still = background.after_attach(state.background, event)
+    return replace(state, epoch=event.epoch, turn=turn, background=still)
 
 
 def _cut_off(stage: Stage, epoch: int) -> ToolAttempt | None:
@@ -198,6 +202,15 @@ def _folds(
     return dict.fromkeys(get_args(kind), fold)
 
 
+def _of_notification(state: State, event: e.NotifyEvent) -> State:
+    if isinstance(event, e.NotificationEnded):
+        left = tuple([each for each in state.notifications if each.key != event.key])
+        return replace(state, notifications=left)
+    seen = state.approvals if event.about == "waiting" else state.noticed_approvals
+    pending = (*state.notifications, event)
+    return replace(state, notifications=pending, notices=state.notices + 1, noticed_approvals=seen)
+
+
 def _of_hooks(state: State, event: e.HookFact) -> State:
     """`hooking.after` folds what hooks have to hear, of all events."""
     return state
@@ -212,5 +225,6 @@ _FOLDS = {
     **_folds(e.ApprovalEvent, of_approval),
     **_folds(e.FileEvent, _of_files),
     **_folds(e.HookFact, _of_hooks),
+    **_folds(e.NotifyEvent, _of_notification),
 }
 """The fold of each type of event. A look-up by type is faster than asking each group in turn."""

@@ -36,10 +36,10 @@ def of_model(state: State, event: e.ModelEvent) -> State:
     match event:
         case e.ModelCallStarted(purpose=purpose):
             return _started(state, event) if purpose == "work" else side_started(state, event, purpose)
-        case e.PromptBuilt():
-            return _built(state, event)
         case e.Responded():
             return _responded(state, event)
+        case e.PromptBuilt():
+            return _built(state, event)
         case e.ModelCallFailed():
             return _failed(state, event)
         case e.ModelCallUnready(purpose=purpose):

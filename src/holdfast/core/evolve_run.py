@@ -14,13 +14,13 @@ from holdfast.core.state import (
     Run,
     State,
     Stopping,
-    Totals,
     Turn,
     Unsaid,
     facts,
     has_begun,
     open_run,
 )
+from holdfast.core.totals import Totals
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Principal
 from holdfast.protocol.flags import flags_after
@@ -110,7 +110,7 @@ def _progress_of_run(state: State, event: e.RunStarted) -> Progress:
     evidence of the run that it continues."""
     before = progress.changed(state.progress)
     seen = before.seen if event.is_continuation else ()
-    return Progress(seen=seen, named=before.named, is_partial=before.is_partial, failures=before.failures)
+    return Progress(seen=seen, written=before.written, is_partial=before.is_partial, failures=before.failures)
 
 
 def _changed(state: State, event: e.SettingsChanged) -> State:
@@ -148,6 +148,10 @@ def _is_unpriced(state: State) -> bool:
 def _set(state: State, ref: SettingsRef) -> State:
     """Take other settings. Another model counts tokens in its own way and has its own window."""
     changed = replace(state, settings=settings_by(ref, state.groups) or state.settings)
+    if state.progress.written and _workspace(changed) != _workspace(
+        state
+    ):  # other files have these names there
+        changed = replace(changed, progress=replace(state.progress, written=()))
     before, after = facts(state), facts(changed)
     if after.name != before.name:  # the new one is not the one that has to be waited for
         learnt = learnt_with(state.models.learnt, before.name, state.models.measure.rates)
@@ -162,6 +166,10 @@ def _set(state: State, ref: SettingsRef) -> State:
     if after.context_tokens != before.context_tokens:
         return with_models(changed, learnt_window_tokens=0)
     return changed
+
+
+def _workspace(state: State) -> str:
+    return state.settings.tools.workspace if state.settings is not None else ""
 
 
 def _resumed(state: State) -> State:
@@ -195,6 +203,7 @@ def _stopped(state: State, event: e.RunStopped) -> State:
         ended,
         turn=replace(state.turn, calls=()),
         deferred=(),
+        background=(),
         models=replace(state.models, retry_at_ms=0, failed_attempts=0),
         unsaid=_unsaid_after(state, event),
     )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from holdfast.core import deferred, grants, guard, ledger, pace, plan, progress
+from holdfast.core import background, deferred, grants, guard, ledger, pace, plan, progress
 from holdfast.core.changes import labelled, narrowed, with_call, with_run
 from holdfast.core.failing import after_call as after_failure
 from holdfast.core.reflecting import after_call
@@ -22,6 +22,7 @@ from holdfast.core.state import (
     State,
     ToolAttempt,
     Waiting,
+    call_of,
     is_complete,
 )
 from holdfast.protocol import events as e
@@ -85,7 +86,7 @@ def _started(state: State, event: e.ToolCallStarted) -> State:
     attempt = ToolAttempt(
         event.attempt, event.epoch, event.effect, event.on_interrupt, event.timeout_s, event.expects
     )
-    call = next((each for each in state.turn.calls if each.call_id == event.call_id), None)
+    call = call_of(state, event.call_id)
     arguments = {}
     if event.arguments and call is not None:
         arguments = {"arguments": event.arguments, "written": call.written or call.arguments}
@@ -103,10 +104,12 @@ def _started(state: State, event: e.ToolCallStarted) -> State:
 
 def _finished(state: State, event: e.ToolCallFinished) -> State:
     result = event.result
-    call = next((call for call in state.turn.calls if call.call_id == event.call_id), None)
+    call = call_of(state, event.call_id)
     state = labelled(state, Label(call.name if call is not None else "", result.trust))
     flags = flags_after(state.taint, state.seq, event)
     state = state if flags is state.taint else replace(state, taint=flags)
+    if result.background is not None:
+        state = replace(state, background=background.after_result(state.background, result.background))
     if call is None or type(call.stage) is Done:
         return state
     if isinstance(call.stage, Started) and not call.likeness.only_looks:

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.core.evidence import digest_of
-from holdfast.core.progress import FAILURES, TIMES, Failed, Progress, changed, with_evidence, with_named
+from holdfast.core.progress import FAILURES, TIMES, Failed, Progress, changed, with_evidence, with_written
 from holdfast.core.state import Call, Done, Started, State, ToolAttempt
 from holdfast.protocol.plan import Plan
 from holdfast.protocol.tools import KNOWN, CallResult, Files
@@ -79,7 +79,7 @@ def counted(repeats: Repeats, calls: tuple[Call, ...]) -> Repeats:
 
 def longest(repeats: Repeats) -> int:
     """Return the longest row of turns with the same call."""
-    return max([count for _, count in repeats], default=0)
+    return max([count for _, count in repeats]) if repeats else 0
 
 
 # --- evidence of progress -----------------------------------------------------------------------
@@ -160,7 +160,7 @@ def _after_write(progress: Progress, files: Files, turn: int) -> Progress:
         return progress
     keys = [digest_of(f"{change.path}\0{change.after}") for change in changes]
     progress = with_evidence(progress, keys, turn, is_of_files=True)
-    return changed(with_named(progress, [change.path for change in changes]))
+    return changed(with_written(progress, changes))
 
 
 def after_plan(progress: Progress, plan: Plan, turn: int) -> Progress:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from holdfast.core.hooked import NOTHING, Hooking, Occurred
-from holdfast.core.state import Done, State, is_complete
+from holdfast.core.state import Done, State, Waiting, is_complete
 from holdfast.protocol import events as e
 from holdfast.protocol.hooks import DECIDED, Hook, HookEvent, hooks_on
 
@@ -31,7 +31,8 @@ def after(before: State, state: State, event: e.Event) -> State:
     hooking = state.hooking
     match event:
         case e.SessionForked() | e.SessionImported():
-            hooking = NOTHING  # the parent tells its own hooks
+            # The parent tells its own hooks. But nothing goes on here before what it waits for.
+            hooking = Hooking(asked=hooking.asked)
         case e.HookEnded():
             hooking = _ended(hooking, state, event)
         case e.HooksDue():
@@ -75,7 +76,10 @@ def _happened(before: State, state: State, event: e.Event) -> Iterator[Occurred]
         ):
             for call in before.turn.calls:
                 if call.call_id == call_id and type(call.stage) is not Done:
-                    yield Occurred("after_tool", call_id, seq, call.name, call.arguments)
+                    # A call that has a result and still waits was put aside, and hooks have heard that a person is
+                    # asked. A program that keeps a list of what was done would list what never ran.
+                    if not (type(event) is e.ToolCallFinished and type(call.stage) is Waiting):
+                        yield Occurred("after_tool", call_id, seq, call.name, call.arguments)
                     if is_complete(state.turn):
                         yield Occurred("turn_end", str(state.turn.number), seq)
         case _:

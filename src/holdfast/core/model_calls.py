@@ -10,7 +10,8 @@ from holdfast.core.causes import Outcome
 from holdfast.core.draft import Draft
 from holdfast.core.ending import stop
 from holdfast.core.hooking import may_compact
-from holdfast.core.state import ModelCall, Run, State, Totals, facts, open_model_call, open_run
+from holdfast.core.state import ModelCall, Run, State, facts, open_model_call, open_run
+from holdfast.core.totals import Totals
 from holdfast.protocol import events as e
 from holdfast.protocol.evidence import PARTIAL
 from holdfast.protocol.failures import in_full
@@ -42,7 +43,20 @@ def take_finding(
     run, settings = open_run(draft.state), draft.state.settings
     if run is None or settings is None:
         return
-    match found:
+    match found:  # what every turn brings first: to ask for a class takes its time
+        case Request() as request:
+            state = draft.state
+            draft.add(
+                e.ModelCallStarted(
+                    key=key,
+                    epoch=draft.epoch,
+                    turn=next_turn(state, run),
+                    attempt=state.models.failed_attempts + 1,
+                    model=facts(state).name,
+                    request=request,
+                    is_last_pass=bool(run.landing),
+                )
+            )
         case e.ContextCompacted() as view if not may_compact(draft.state, key):
             draft.add(e.HooksDue("before_compaction", key, view.reason))
         # The step is still wanted, for the view that this leaves.
@@ -72,19 +86,6 @@ def take_finding(
             draft.add(e.ModelCallUnready(key, failure, retry_at))
             if not retry_at:
                 stop(draft, "failed", failure.code, in_full(failure))
-        case Request() as request:
-            state = draft.state
-            draft.add(
-                e.ModelCallStarted(
-                    key=key,
-                    epoch=draft.epoch,
-                    turn=next_turn(state, run),
-                    attempt=state.models.failed_attempts + 1,
-                    model=facts(state).name,
-                    request=request,
-                    is_last_pass=bool(run.landing),
-                )
-            )
 
 
 def next_turn(state: State, run: Run) -> int:

@@ -25,4 +25,4 @@ def after_start(starts: Starts, at_ms: int) -> Starts:
 def started(starts: Sequence[tuple[int, int]], now_ms: int) -> int:
     """Return how many calls started within the last hour. The stretch in which it began counts as a whole."""
     now = now_ms // STRETCH_MS
-    return sum(count for stretch, count in starts if now - _HOUR <= stretch <= now)
+    return sum([count for stretch, count in starts if now - _HOUR <= stretch <= now])

@@ -200,6 +200,11 @@ def after_deciding(planned: Planned, approval: str) -> Planned:
     return replace(planned, waiting=left) if left != planned.waiting else planned
 
 
+def without_waiting(planned: Planned) -> Planned:
+    """No step waits for a person: a branch has no approvals."""
+    return replace(planned, waiting=()) if planned.waiting else planned
+
+
 def is_waiting(planned: Planned, step: Step) -> bool:
     """Whether the step waits for a person."""
     return step.is_open and any(each == step.id for _, each in planned.waiting)

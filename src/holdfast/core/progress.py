@@ -5,15 +5,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 from msgspec.structs import replace
 
 from holdfast.core.evidence import digest_of
+from holdfast.protocol.tools import MARK_DIGITS, FileChange, Written
 
 SEEN = 256
 """How many pieces of evidence are remembered. A rotation of more calls than that looks new in every round."""
-NAMED = 64
-"""How many of the files that calls named are remembered."""
+WRITTEN = 64
+"""How many of the files that calls wrote are remembered."""
 FAILURES = 24
 """How many failing calls are remembered."""
 _KEY_DIGITS = 15
@@ -60,8 +63,8 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     seen: tuple[int, ...] = ()
     """Digests of what was new: calls with their results, states of files and of the workspace, test counts. Numbers
     take a quarter of the room in a snapshot."""
-    named: tuple[str, ...] = ()
-    """The files that file tools wrote, relative to the workspace, the newest last."""
+    written: tuple[Written, ...] = ()
+    """The files that file tools wrote, the newest last."""
     is_partial: bool = False
     """The workspace has too many files: only those named are looked at."""
     failures: tuple[Failed, ...] = ()
@@ -73,6 +76,11 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A call of the turn in progress was waiting."""
     may_have_written: bool = False
     """A call of the turn in progress may have changed anything."""
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The files that file tools wrote, relative to the workspace."""
+        return tuple([each.path for each in self.written])
 
 
 def with_evidence(
@@ -94,12 +102,15 @@ def with_evidence(
     )
 
 
-def with_named(progress: Progress, paths: list[str]) -> Progress:
+def with_written(progress: Progress, changes: Sequence[FileChange]) -> Progress:
     """Remember files that a call wrote."""
-    if all(path in progress.named for path in paths):
+    # What was in a file that is too large to be kept would be lost for good, so nobody may overwrite it unasked.
+    new = [Written(each.path, "" if each.is_large else each.after[:MARK_DIGITS]) for each in changes]
+    if all(each in progress.written for each in new):
         return progress
-    kept = [path for path in progress.named if path not in paths]
-    return replace(progress, named=tuple([*kept, *paths][-NAMED:]))
+    paths = {each.path for each in new}
+    kept = [each for each in progress.written if each.path not in paths]
+    return replace(progress, written=tuple([*kept, *new][-WRITTEN:]))
 
 
 def closed(progress: Progress, turn: int) -> Progress:

@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.core import reflection, summarizing
 from holdfast.core.draft import Draft
-from holdfast.core.state import Phase, Run, State, facts, facts_for, has_begun, shares_request
+from holdfast.core.state import NO_TALLY, Phase, Run, State, facts, facts_for, has_begun, shares_request
 from holdfast.protocol import events as e
 from holdfast.protocol.failures import LONGEST_WAIT_S
 from holdfast.protocol.request import SidePurpose
@@ -69,8 +69,9 @@ def due(state: State, now: Phase) -> SidePurpose | None:
     # only the last pass may spend what is left.
     if run.is_paused or run.landing or not has_begun(state):
         return None
+    tallies = side.tallies
     for purpose, kind in KINDS.items():
-        tally = side.tally(purpose)
+        tally = tallies.get(purpose, NO_TALLY)
         # At most one in a turn: whatever an attempt came to, the work has to bring something new before the next one.
         # The time of the last record stands for now. So no timer is needed: an attempt that has to wait starts with
         # the next step of the work after its time, and where the work rests, nobody needs it.

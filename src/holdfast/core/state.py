@@ -20,16 +20,26 @@ from holdfast.core.plan import Planned
 from holdfast.core.progress import Progress
 from holdfast.core.prompted import Prompted
 from holdfast.core.reflecting import Reflecting
+from holdfast.core.totals import Totals
 from holdfast.protocol.commands import NOBODY, Principal
 from holdfast.protocol.events import RunStatus
 from holdfast.protocol.evidence import ANY_CALL, Likeness
 from holdfast.protocol.grants import Grant
 from holdfast.protocol.kinds import NO_KINDS, Kinds
 from holdfast.protocol.limits import ModelFacts
-from holdfast.protocol.messages import Usage, Verdict
+from holdfast.protocol.messages import Verdict
+from holdfast.protocol.notify import NotificationDue
 from holdfast.protocol.request import Purpose, SidePurpose
 from holdfast.protocol.settings import Group, Settings
-from holdfast.protocol.tools import EVERYTHING, Effect, Expectation, OnInterrupt, Resource, Touched
+from holdfast.protocol.tools import (
+    EVERYTHING,
+    BackgroundProcess,
+    Effect,
+    Expectation,
+    OnInterrupt,
+    Resource,
+    Touched,
+)
 from holdfast.protocol.trust import CLEAN, Label, Taint
 
 Phase = Literal[
@@ -46,40 +56,6 @@ RESTING: frozenset[Phase] = frozenset({"idle", "backing_off", "waiting", "paused
 
 _NO_MODEL = ModelFacts("", "", price="unknown")
 """The facts of the model in a session that never ran one."""
-
-
-class Totals(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """What a run used, or all runs before it."""
-
-    turns: int = 0
-    model_calls: int = 0
-    """Attempts for work."""
-    side_calls: int = 0
-    """Attempts of side calls."""
-    tool_calls: int = 0
-    usage: Usage = Usage()
-    cost_microusd: int = 0
-    held_microusd: int = 0
-    """Money reserved by attempts with an unknown outcome: the provider may have charged it."""
-    held_tokens: int = 0
-    is_unpriced: bool = False
-    """A model without a known price took part, so `cost_microusd` is not the whole cost."""
-    is_estimated: bool = False
-    """Holdfast estimated a part of the usage, since a provider did not count it."""
-
-    def __add__(self, other: Totals) -> Totals:
-        return Totals(
-            self.turns + other.turns,
-            self.model_calls + other.model_calls,
-            self.side_calls + other.side_calls,
-            self.tool_calls + other.tool_calls,
-            self.usage + other.usage,
-            self.cost_microusd + other.cost_microusd,
-            self.held_microusd + other.held_microusd,
-            self.held_tokens + other.held_tokens,
-            self.is_unpriced or other.is_unpriced,
-            self.is_estimated or other.is_estimated,
-        )
 
 
 class Stopping(msgspec.Struct, frozen=True, gc=False):
@@ -217,10 +193,10 @@ class Side(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     tallies: dict[SidePurpose, Tally] = {}
 
     def tally(self, purpose: SidePurpose) -> Tally:
-        return self.tallies.get(purpose, _NO_TALLY)
+        return self.tallies.get(purpose, NO_TALLY)
 
 
-_NO_TALLY = Tally()
+NO_TALLY = Tally()
 
 
 class ToolAttempt(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -326,7 +302,7 @@ class Deferred(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A call that waits for a person while the model works on something else. For the model it is over."""
 
     id: str
-    """Of its approval."""
+    """The id of its approval."""
     name: str
     sha256: str
     """The hash of everything that the person is shown."""
@@ -397,6 +373,12 @@ class State(msgspec.Struct, frozen=True, gc=False):
     """How many grants were made so far."""
     deferred: tuple[Deferred, ...] = ()
     """The calls that were put aside until a person has decided."""
+    notifications: tuple[NotificationDue, ...] = ()
+    """What somebody is still to be notified of."""
+    notices: int = 0
+    """How many notifications were due so far."""
+    noticed_approvals: int = 0
+    """How many approvals were requested when somebody was last notified that the session waits."""
     starts: Starts = ()
     """The starts of calls within the last hour."""
     models: Models = Models()
@@ -417,6 +399,8 @@ class State(msgspec.Struct, frozen=True, gc=False):
     """What was done, in short."""
     hooking: Hooking = NOTHING
     """What hooks have not answered yet."""
+    background: tuple[BackgroundProcess, ...] = ()
+    """The processes that the run started in the background, and that nobody has seen end."""
     restoring_seq: int = 0
     """The record of an intent to put files back that has no outcome yet; 0 without one."""
 
@@ -503,6 +487,8 @@ def touched_by_others(state: State, call: Call) -> Touched:
     # A later call may run because this one touched nothing of it when the gates first saw it. Since then a person
     # was asked, or the process was interrupted, and now it may touch something else.
     calls = state.turn.calls
+    if len(calls) == 1:
+        return Touched()
     place = next((place for place, each in enumerate(calls) if each.call_id == call.call_id), len(calls))
     earlier = [each for each in calls[:place] if type(each.stage) is not Done]
     return _touched_by([*earlier, *(each for each in calls[place + 1 :] if type(each.stage) is Started)])
@@ -517,7 +503,10 @@ def _touched_by(calls: Iterable[Call]) -> Touched:
 
 def open_model_call(state: State, key: str) -> ModelCall | None:
     """The open model call of that key."""
-    return next((each for each in open_model_calls(state) if each.key == key), None)
+    for each in (state.models.open, state.side.open):
+        if each is not None and each.key == key:
+            return each
+    return None
 
 
 def open_model_calls(state: State) -> tuple[ModelCall, ...]:
@@ -558,6 +547,14 @@ def next_side_key(state: State) -> str:
     return f"s{state.side.started + 1}"
 
 
+def call_of(state: State, call_id: str) -> Call | None:
+    """The call of the turn with that id."""
+    for call in state.turn.calls:
+        if call.call_id == call_id:
+            return call
+    return None
+
+
 def started_calls(state: State) -> list[tuple[Call, ToolAttempt]]:
     """The tool calls with an attempt that has no outcome yet, and that attempt."""
     return [(call, call.stage.attempt) for call in state.turn.calls if type(call.stage) is Started]
@@ -565,7 +562,10 @@ def started_calls(state: State) -> list[tuple[Call, ToolAttempt]]:
 
 def is_complete(turn: Turn) -> bool:
     """Whether every call of the turn has its result."""
-    return not [call for call in turn.calls if type(call.stage) is not Done]
+    for call in turn.calls:  # noqa: SIM110 - each rule asks, and a generator takes three times as long
+        if type(call.stage) is not Done:
+            return False
+    return True
 
 
 def starts_of(call: Call) -> int:

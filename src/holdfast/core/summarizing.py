@@ -49,8 +49,9 @@ def _is_full(state: State, settings: Settings) -> bool:
     """Whether the last request filled enough of the window."""
     # An example: a window of 16,000 tokens, of which 10,400 are for the request and the rest for the answer. The
     # summary is asked for at 8,840 tokens, since 12,000 are never reached.
-    window, room = budget.window_of(state, settings)
-    return _tokens(state) >= min(int(window * settings.context.compact_at), int(room * ROOM_SHARE))
+    window = budget.window_of(state, settings)
+    at = min(int(window.tokens * settings.context.compact_at), int(window.room_tokens * ROOM_SHARE))
+    return _tokens(state) >= at
 
 
 def _tokens(state: State) -> int:

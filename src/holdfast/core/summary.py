@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
-from holdfast.core.state import State, Totals, facts, phase
+from holdfast.core.state import State, facts, phase
+from holdfast.core.totals import Totals
 from holdfast.core.wanted import Wait, wanted
 from holdfast.protocol.events import ApprovalRequested, ApprovalResolved, Record
 from holdfast.protocol.rows import Approval, ApprovalMark, GrantRow, SessionRow, SessionStatus
@@ -48,6 +49,9 @@ def lasted_ms(state: State) -> int:
 
 def _due_ms(state: State) -> int:
     """Return when a waiting session goes on by itself: its next attempt or the deadline of an approval; 0: never."""
+    # A crash may have come before a notification. Then the session is due at once, also if its run is over.
+    if state.notifications:
+        return state.at_ms
     # A list of sessions shows this time when no driver runs. It comes from the same timers that a driver would
     # set.
     return min((action.at_ms for action in wanted(state) if isinstance(action, Wait)), default=0)
@@ -62,7 +66,7 @@ def summary(state: State) -> SessionRow:
         key=state.key,
         status=now,
         reason=reason(state),
-        due_ms=_due_ms(state) if now in ("waiting", "parked") else 0,
+        due_ms=_due_ms(state) if now in ("waiting", "parked") or state.notifications else 0,
         title=state.title,
         model=facts(state).name if settings is not None else "",
         workspace=settings.tools.workspace if settings is not None else "",
@@ -78,13 +82,13 @@ def summary(state: State) -> SessionRow:
         created_ms=state.created_ms,
         updated_ms=state.at_ms,
         seq=state.seq,
-        grants=tuple(
-            [
-                GrantRow(each.id, each.tool, each.offer.rule, each.until_ms)
-                for each in state.grants
-                if each.uses
-            ]
-        ),
+        grants=_granted(state) if state.grants else (),
+    )
+
+
+def _granted(state: State) -> tuple[GrantRow, ...]:
+    return tuple(
+        [GrantRow(each.id, each.tool, each.offer.rule, each.until_ms) for each in state.grants if each.uses]
     )
 
 

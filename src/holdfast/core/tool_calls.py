@@ -25,7 +25,6 @@ from holdfast.protocol.grants import grant_in
 from holdfast.protocol.outcomes import Lost, Probed
 from holdfast.protocol.tools import (
     APPROVAL,
-    HOLDFAST,
     STRIPPED,
     Admission,
     Allowed,
@@ -33,6 +32,7 @@ from holdfast.protocol.tools import (
     CallResult,
     Refused,
     Told,
+    own_result,
 )
 
 _encode = msgspec.json.Encoder(order="sorted").encode
@@ -46,22 +46,7 @@ LEFT_OUT = "{tool} does not take these arguments, so its call ran without them: 
 
 def take_finding(draft: Draft, call: Call, found: Admission | Probed | Lost) -> None:
     """Act on what the gates say about a call, or what a look at an interrupted call showed."""
-    match found:
-        case Probed(happened="yes"):
-            draft.add(
-                e.ToolCallFinished(
-                    call.call_id,
-                    CallResult("ok", DONE_BEFORE, trust="data", origin=HOLDFAST, is_private=False),
-                )
-            )
-        case Probed(told=seen):
-            draft.add(unseen(call, seen))
-        case Lost():
-            draft.add(lost(call))
-        case Refused(failure=failure, decisions=decisions):
-            draft.add(will_not_run(call, failure, decisions))
-        case Told() as said:
-            told.take(draft, call, said)
+    match found:  # what every turn brings first: to ask for a class takes its time
         # The gates have just found what the call touches. If an earlier call that is not done touches the same,
         # or any that runs, this one waits for it: `write a.txt` and `read a.txt` keep their order, while
         # `read b.txt` may pass them.
@@ -71,16 +56,29 @@ def take_finding(draft: Draft, call: Call, found: Admission | Probed | Lost) -> 
             draft.add(e.ToolCallQueued(call.call_id, call.name, resources))
         case Allowed() | Asked() if why := _failed_before(draft, call, found):
             draft.add(will_not_run(call, Failure("failed_before", why)))
-        case Asked() as asked:
-            approvals.ask(draft, call, asked)
         case Allowed() as allowed if _has_lapsed(draft, allowed):
             approvals.ask_instead(draft, call, allowed)
         case Allowed() as allowed:
             _start(draft, call, allowed)
+        case Asked() as asked:
+            approvals.ask(draft, call, asked)
+        case Told() as said:
+            told.take(draft, call, said)
+        case Refused(failure=failure, decisions=decisions):
+            draft.add(will_not_run(call, failure, decisions))
+        case Probed(happened="yes"):
+            draft.add(e.ToolCallFinished(call.call_id, own_result("ok", DONE_BEFORE)))
+        case Probed(told=seen):
+            draft.add(unseen(call, seen))
+        case Lost():
+            draft.add(lost(call))
 
 
 def _has_lapsed(draft: Draft, allowed: Allowed) -> bool:
-    """Return whether a grant has ended since the gates found that it covers the call."""
+    """Return whether the gates let the call pass with an approval or a grant that is gone."""
+    # An example: the gates judged a call for 3 s, and meanwhile the run was stopped, which dropped the approval.
+    if deferred.named_in(allowed.decisions):
+        return deferred.permission_in(draft.state, allowed.decisions) is None
     if not (name := grant_in(allowed.decisions)):
         return False
     grant = grants.found(draft.state, name)
@@ -97,9 +95,10 @@ def _failed_before(draft: Draft, call: Call, found: Allowed | Asked) -> str:
 def _start(draft: Draft, call: Call, allowed: Allowed) -> None:
     """Record that the permission is used, the gates are passed, and the attempt starts: all in one commit."""
     settings = draft.state.settings
-    needed_it = any(decision.by == APPROVAL for decision in allowed.decisions)
-    if needed_it and call.permission is not None and not call.permission.is_consumed:
-        draft.add(e.ApprovalConsumed(call.permission.approval_id))
+    permission = call.permission
+    is_open = permission is not None and not permission.is_consumed
+    if permission is not None and is_open and APPROVAL in [each.by for each in allowed.decisions]:
+        draft.add(e.ApprovalConsumed(permission.approval_id))
     if (made_before := deferred.permission_in(draft.state, allowed.decisions)) is not None:
         draft.add(e.ApprovalConsumed(made_before.id))
     draft.add(e.ToolCallAdmitted(call.call_id, call.name, allowed.decisions, allowed.resources))
@@ -145,13 +144,12 @@ def _means_the_same(written: str, canonical: str) -> bool:
 
 def take_outcome(draft: Draft, key: str, result: CallResult) -> None:
     """Record the outcome of an open attempt. If it is not open, the outcome comes too late and means nothing."""
-    call = next((call for call, _ in started_calls(draft.state) if action_key(call) == key), None)
-    if call is None:
-        return
-    if result.status == "unknown":
-        draft.add(e.ToolCallAbandoned(call.call_id, result.text))
-    else:
-        draft.add(e.ToolCallFinished(call.call_id, result))
+    for call, _ in started_calls(draft.state):
+        if action_key(call) == key:
+            if result.status == "unknown":
+                draft.add(e.ToolCallAbandoned(call.call_id, result.text))
+            else:
+                draft.add(e.ToolCallFinished(call.call_id, result))
 
 
 def refuse_all(draft: Draft) -> None:

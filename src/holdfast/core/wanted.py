@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.core import hooking
+from holdfast.core import hooking, pace
 from holdfast.core.hooked import NOTHING, Occurred
 from holdfast.core.side import due
 from holdfast.core.state import (
@@ -27,6 +27,7 @@ from holdfast.core.state import (
     started_calls,
 )
 from holdfast.protocol.hooks import Hook
+from holdfast.protocol.notify import NotificationDue
 from holdfast.protocol.request import SidePurpose
 
 
@@ -81,6 +82,13 @@ class RunHook(msgspec.Struct, frozen=True, gc=False):
     occurred: Occurred
 
 
+class Notify(msgspec.Struct, frozen=True, gc=False):
+    """Notify somebody of what is recorded. Who runs it makes sure that this happens once, also after a crash."""
+
+    key: str
+    due: NotificationDue
+
+
 class Wait(msgspec.Struct, frozen=True, gc=False):
     """A timer: at this time the driver passes `Due(key)` to the core."""
 
@@ -91,14 +99,16 @@ class Wait(msgspec.Struct, frozen=True, gc=False):
 
 
 Prepare = PrepareRequest | PrepareSide | Admit
-Attempt = CallModel | RunTool | RunHook
+Attempt = CallModel | RunTool | RunHook | Notify
 Action = Prepare | Attempt | Wait
 
 
 def wanted(state: State) -> list[Action]:
     """Return all actions that should be in flight, in a stable order."""
     run = open_run(state)
-    told = [] if state.hooking is NOTHING else [_hook(*each) for each in hooking.telling(state)]
+    told: list[Action] = [] if state.hooking is NOTHING else [_hook(*each) for each in hooking.telling(state)]
+    if state.notifications:
+        told += [Notify(f"notify {each.key}", each) for each in state.notifications]
     if run is None:
         return [*told]
     now = phase(state)
@@ -191,21 +201,33 @@ def _side_calls(state: State) -> list[Action]:
 def _admissions(state: State, run: Run) -> list[Action]:
     if run.is_paused:
         return []
+    calls = [*admissible(state)]
+    if not calls:
+        return []
     basis = (
         state.settings, state.principal, state.labels, state.taint, run.covered, state.plan.is_made,
-        state.grants, state.deferred,
+        state.grants, state.deferred, _has_many_starts(state),
     )  # fmt: skip
-    return [Admit(action_key(call), call, basis) for call in admissible(state)]
+    return [Admit(action_key(call), call, basis) for call in calls]
+
+
+def _has_many_starts(state: State) -> bool:
+    """Whether the calls of the last hour have reached their limit. What was judged before that is judged again: slow
+    gates judge several calls at once."""
+    most = state.settings.policy.actions_per_hour if state.settings is not None else 0
+    return most > 0 and pace.started(state.starts, state.at_ms) >= most
 
 
 def _deadlines(state: State) -> list[Action]:
     of_turn: list[Action] = [
         Wait(f"approval {call.stage.approval_id}", call.stage.deadline_ms)
         for call in state.turn.calls
-        if isinstance(call.stage, Waiting)
+        if type(call.stage) is Waiting
     ]
+    if not state.deferred:
+        return of_turn
     aside = [each for each in state.deferred if not each.is_approved]
-    return [*of_turn, *(Wait(f"approval {each.id}", each.deadline_ms) for each in aside)]
+    return [*of_turn, *[Wait(f"approval {each.id}", each.deadline_ms) for each in aside]]
 
 
 def _wall(state: State, run: Run) -> list[Action]:
@@ -215,7 +237,8 @@ def _wall(state: State, run: Run) -> list[Action]:
     # which earlier drivers used 7,000 s. This driver has worked for 50 s, so 150 s are left, and the timer is
     # at 50 + 150 = 200 s of its own clock.
     left_ms = int(state.settings.limits.wall_s * 1000) - run.driven_ms
-    return [Wait("wall", state.awake_ms + max(left_ms, 0), is_driven=True)]
+    at_ms = state.awake_ms + left_ms if left_ms > 0 else state.awake_ms
+    return [Wait("wall", at_ms, is_driven=True)]
 
 
 def _grace(run: Run) -> list[Action]:

@@ -60,6 +60,12 @@ class CommandHook:
             HookFailed: it could not be started, was late, failed or printed too much.
             Lapsed: the check failed, and it was not started.
         """
+        try:
+            return await self._answer(source, occasion, check)
+        except OSError as error:
+            raise HookFailed(f"{source.command[0]} could not be started: {error.strerror}") from None
+
+    async def _answer(self, source: HookSource, occasion: Occasion, check: Check) -> str:
         timeout_s = source.hook.timeout_s
         with unnamed_file() as stdin, _ErrorOutput() as stderr:
             stdin.write(body_of(source, occasion))
@@ -76,10 +82,7 @@ class CommandHook:
                 stderr_fd=stderr.writing,
                 flood_bytes=MOST_BYTES,
             )
-            try:
-                ended = await self._processes.run(launch, lambda _: None)
-            except OSError as error:
-                raise HookFailed(f"{source.command[0]} could not be started: {error.strerror}") from None
+            ended = await self._processes.run(launch, lambda _: None)
             if why := _problem(ended, timeout_s):
                 said = stderr.text()
                 raise HookFailed(f"{why}: {said}" if said else why)

@@ -18,12 +18,13 @@ from holdfast.extensions.hook_commands import HookFailed
 from holdfast.extensions.hook_functions import FunctionHook
 from holdfast.protocol.hooks import DECIDED, REASON_CHARS, Hook, HookAnswer, HookSource, Occasion, failure_of
 from holdfast.protocol.ports import Check
-from holdfast.protocol.untrusted import decode_untrusted
+from holdfast.protocol.untrusted import decode_exact
 from holdfast.redact import Redactor
 
 _KEYS = ("verdict", "reason", "arguments")
 _VERDICTS = ("allow", "ask", "deny")
 _SHOWN_CHARS = 60
+_WHY_CHARS = 200
 
 
 class Answering(Protocol):
@@ -112,9 +113,10 @@ def answer_from(told: str) -> HookAnswer:
         HookFailed: it is not valid.
     """
     try:
-        said = decode_untrusted(told)
-    except msgspec.DecodeError:
-        raise HookFailed("its answer is not valid JSON" if told.strip() else "it gave no answer") from None
+        said = decode_exact(told)
+    except msgspec.DecodeError as error:
+        why = f"its answer is not valid JSON: {error}"
+        raise HookFailed(why[:_WHY_CHARS] if told.strip() else "it gave no answer") from None
     return checked(said)
 
 

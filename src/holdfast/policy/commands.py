@@ -12,10 +12,11 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from holdfast.policy.paths import secret_rule
+from holdfast.policy.paths import may_be_secret, secret_rule
 from holdfast.policy.programs import uses_of
 from holdfast.policy.shell import read_script
-from holdfast.policy.simple import Redirection, SimpleCommand, Word
+from holdfast.policy.shell_flow import MAX_FOLDERS
+from holdfast.policy.simple import Redirection, Script, SimpleCommand, Word
 from holdfast.policy.uses import Uses
 
 MAX_STEPS = 16_000
@@ -24,14 +25,22 @@ MAX_DEPTH = 16
 """How deep commands may stand inside of others."""
 
 _POWER = frozenset({"shutdown", "reboot", "halt", "poweroff"})
+_OVER_TREES = frozenset({"rm", "chmod", "chown", "chgrp", "shred"})
+_DISASTROUS = _POWER | _OVER_TREES | {"dd", "find", "wipefs", "systemctl", "init", "telinit"}
+"""Programs that may be a catastrophe, apart from `mkfs` in all its forms."""
 _SYSTEM_FOLDERS = "bin|boot|dev|etc|home|lib|lib64|opt|proc|root|sbin|srv|sys|usr|var"
-_WHOLE_TREE = re.compile(
-    rf"(?:/|~|\$HOME|\$\{{HOME\}}|/(?:{_SYSTEM_FOLDERS}))/*(?:\.{{1,2}}/*)*\*?", re.ASCII
-)
+_WHOLE_TREE = re.compile(rf"(?:/|~|\$HOME|\$\{{HOME\}}|/(?:{_SYSTEM_FOLDERS}))[./]*\*?", re.ASCII)
 _BLOCK_DEVICE = re.compile(r"/dev/(?:sd|hd|vd|xvd|nvme|mmcblk|disk|dm-|md|loop|mapper/)\w*")
 _FORK_BOMB = re.compile(r"([\w:.]{1,32})\s{0,8}\(\)\s{0,8}\{\s{0,8}\1\s{0,8}\|\s{0,8}\1\s{0,8}&")
 _SEPARATOR = re.compile(r"[=,:@]")
 _SHORT = re.compile(r"-[A-Za-z][^-]")
+_POSIX_SHELLS = frozenset({"sh", "dash", "ash"})
+"""Shells that are not bash, or not everywhere."""
+_BASH = frozenset({"bash", "rbash"})
+_NOT_POSIX = re.compile(
+    r"""\$['"]|\[\[|(?<!\$)\(\(|&>|\{[^{}\s;]*(?:,|\.\.)|[}\d]\d[<>]|\}[<>]|\b(?:export|readonly|local)\b"""
+)
+"""What bash reads in a way of its own: `[[ a || ./x ]]` runs a program in other shells."""
 _ROUGH_COMMAND = re.compile(r"[;&|()\n]+")
 _ROUGH_WORD = re.compile(r"[<>]+|[^\s<>]+")
 
@@ -53,10 +62,21 @@ class Command(NamedTuple):
     """Why it is not understood completely; empty if it is."""
     hidden: str = ""
     """Its invisible and bidirectional characters, spelled out."""
-    plain: tuple[tuple[str, ...], ...] = ()
+    plain: tuple[SimpleCommand, ...] = ()
     """Its commands, if it has nothing but literal words, `&&`, `||`, `;` and `|`."""
     home: str = ""
     """The folder that `~` means."""
+
+
+class _Next(NamedTuple):
+    """A simple command that is not yet looked at."""
+
+    command: SimpleCommand
+    depth: int
+    around: Script
+    """The text that it is in."""
+    is_posix: bool = False
+    """Whether another shell than bash may read the text."""
 
 
 @lru_cache(maxsize=64)
@@ -71,9 +91,10 @@ def parsed(text: str, home: str = "", here: str = "") -> Command:
     script = read_script(text, home, here)
     unread, hidden = [script.unread], [script.hidden]
     steps: list[Step] = []
-    stack = [(command, 0) for command in reversed(script.commands)]
+    entered: dict[int, tuple[Script, tuple[str, ...]]] = {}
+    stack = [_Next(command, 0, script) for command in reversed(script.commands)]
     while stack:
-        command, depth = stack.pop()
+        command, depth, around, is_posix = stack.pop()
         if len(steps) >= MAX_STEPS:
             unread.append("it runs too many commands")
             break
@@ -82,16 +103,32 @@ def parsed(text: str, home: str = "", here: str = "") -> Command:
         if depth >= MAX_DEPTH and (uses.inner or uses.scripts):
             unread.append("its commands stand too deep inside of others")
             continue
-        within = list(uses.inner)
+        within = [_Next(each, depth + 1, around, is_posix) for each in uses.inner]
         for word in uses.scripts:
-            inner = read_script(word.text, home, here, command.folders)
+            name = program_of(command)
+            is_posix = name in _POSIX_SHELLS or (is_posix and name not in _BASH)
+            folders, is_known = command.folders, command.is_folder_known
+            if name == "trap":  # it runs the text later
+                if id(around) not in entered:
+                    entered[id(around)] = around, _entered(around)
+                folders = entered[id(around)][1]
+                is_known = is_known and len(folders) == 1
+            is_here = is_known and folders == ("",)
+            inner = read_script(word.text, home, here if is_here else "", folders)
+            if is_posix and (found := _NOT_POSIX.search(word.text)):
+                unread.append(f"`{name}` may read `{found[0].strip()}` in another way than bash")
             unread.append(inner.unread)
             hidden.append(inner.hidden)
             within += [
-                each._replace(is_folder_known=each.is_folder_known and command.is_folder_known)
+                _Next(
+                    each._replace(is_folder_known=each.is_folder_known and is_known),
+                    depth + 1,
+                    inner,
+                    is_posix,
+                )
                 for each in inner.commands
             ]
-        stack += [(each, depth + 1) for each in reversed(within)]
+        stack += reversed(within)
     why = next(filter(None, unread), "")
     if why:
         steps += _rough_steps(text)
@@ -101,9 +138,15 @@ def parsed(text: str, home: str = "", here: str = "") -> Command:
         tuple(steps),
         why,
         next(filter(None, hidden), ""),
-        tuple([tuple([word.text for word in command.words]) for command in plain]),
+        plain,
         home,
     )
+
+
+def _entered(script: Script) -> tuple[str, ...]:
+    """Return every folder in which a part of the text may run."""
+    folders = (folder for each in script.commands for folder in each.folders)
+    return tuple(dict.fromkeys([*folders, *script.ends]))[: MAX_FOLDERS + 1]
 
 
 def _rough_steps(text: str) -> Iterator[Step]:
@@ -125,7 +168,7 @@ def _rough_steps(text: str) -> Iterator[Step]:
 
 def catastrophe(command: Command) -> str:
     """Return the catastrophe that the command spells out, in a few words; empty if it is harmless in this respect."""
-    if _FORK_BOMB.search(command.text):
+    if "()" in command.text and _FORK_BOMB.search(command.text):
         return "a fork bomb"
     for step in command.simple:
         if reason := _disaster_of(step.command, command.home):
@@ -134,19 +177,24 @@ def catastrophe(command: Command) -> str:
 
 
 def _disaster_of(command: SimpleCommand, home: str) -> str:
-    if any(_BLOCK_DEVICE.match(each.target.text) for each in command.redirections if ">" in each.operator):
+    written = [each.target.text for each in command.redirections if ">" in each.operator]
+    if written and any(map(_BLOCK_DEVICE.match, written)):
         return "a write to a block device"
-    if not command.words:
+    program = program_of(command)
+    if not (program in _DISASTROUS or program.startswith("mkfs")):
         return ""
-    program, operands = program_of(command), [word.text for word in command.words[1:]]
+    operands = [word.text for word in command.words[1:]]
     if program == "dd" and any(word.startswith("of=") and _BLOCK_DEVICE.match(word[3:]) for word in operands):
         return "a write to a block device"
     flags = "".join(word for word in operands if word.startswith("-"))
-    if program in ("rm", "chmod", "chown", "chgrp", "shred") and "r" in flags.casefold():
+    if program in _OVER_TREES and "r" in flags.casefold():
         target = next((word for word in operands if _is_whole_tree(word, command.folders, home)), "")
         return f"`{program}` over the whole of `{target}`" if target else ""
-    is_over_all = any(_is_whole_tree(word, command.folders, home) for word in operands)
-    if program == "find" and "-delete" in operands and is_over_all:
+    if (
+        program == "find"
+        and "-delete" in operands
+        and any(_is_whole_tree(word, command.folders, home) for word in operands)
+    ):
         return "`find -delete` over a system or home folder"
     if program.startswith("mkfs") or program == "wipefs":
         return "formatting a disk"
@@ -178,23 +226,19 @@ def program_of(command: SimpleCommand) -> str:
 
 def secret_named(command: Command) -> str:
     """Return the first word that names a secret path; empty if no word does."""
-    seen: set[str] = set()
-    for step in command.simple:
-        for word in texts_of(step.command):
-            if word in seen:
-                continue
-            seen.add(word)
-            for piece in pieces_of(word):
-                if secret_rule(piece):
-                    return piece
-    return ""
+    words = dict.fromkeys([word for step in command.simple for word in texts_of(step.command)])
+    if not may_be_secret("\n".join(words)):
+        return ""
+    return next((piece for word in words for piece in pieces_of(word) if secret_rule(piece)), "")
 
 
-def texts_of(command: SimpleCommand) -> Iterator[str]:
+def texts_of(command: SimpleCommand) -> list[str]:
     """Return every text of a command that may name a path."""
-    yield from (word.text for word in command.words)
-    yield from (value.text for _, value in command.assigned)
-    yield from (each.target.text for each in command.redirections if not each.operator.startswith("<<"))
+    return [
+        *[word.text for word in command.words],
+        *[value.text for _, value in command.assigned],
+        *[each.target.text for each in command.redirections if not each.operator.startswith("<<")],
+    ]
 
 
 def pieces_of(word: str) -> Collection[str]:

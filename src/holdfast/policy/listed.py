@@ -10,6 +10,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from itertools import takewhile
 from typing import Literal
 
 import msgspec
@@ -17,7 +18,8 @@ import msgspec
 from holdfast.policy.commands import Command
 from holdfast.policy.protected import Access
 from holdfast.policy.simple import OWN_PIPE
-from holdfast.protocol.rules import PolicyRule, Rule, is_launcher, rule_of
+from holdfast.protocol.launchers import chooses, is_launcher, may_choose, may_launch
+from holdfast.protocol.rules import PolicyRule, Rule, rule_of
 
 _MOST_SUFFIXES = 64
 _RUN_TEXTS = frozenset(
@@ -73,7 +75,7 @@ def _launched(words: tuple[str | None, ...]) -> Iterator[tuple[str | None, ...]]
     """Return what a program may run that runs whatever it is given, if the table of programs does not say it: each of
     its words may begin a command.
     """
-    if words[0] is None or not is_launcher(words[0]):
+    if words[0] is None or not may_launch(words[0]) or not _chooses_what_runs(words):
         return
     given = [word for word in words[1:] if word is None or not word.startswith("-")]
     if words[0].rsplit("/", 1)[-1] in _RUN_TEXTS and (not given or None in given or OWN_PIPE in given):
@@ -82,6 +84,12 @@ def _launched(words: tuple[str | None, ...]) -> Iterator[tuple[str | None, ...]]
         yield words[start:]
         if " " in (words[start] or ""):
             yield tuple((words[start] or "").split())
+
+
+def _chooses_what_runs(words: tuple[str | None, ...]) -> bool:
+    """Return whether the words of a program say what it runs, or may say it where they are not known."""
+    known = [word for word in takewhile(lambda word: word is not None, words) if word is not None]
+    return chooses(known, 1) or (len(known) < len(words) and may_choose(known))
 
 
 def objects(
@@ -136,7 +144,7 @@ def permitting(
     for command in commands:
         if not command.plain or command.unread:
             return None
-        for words in command.plain:
+        for words in (each.texts for each in command.plain):
             file = files.get(words[0], "") if words else ""
             if not file or is_launcher(words[0]) or is_launcher(file) or _is_decoy(words[0], file, workspace):
                 return None
@@ -154,7 +162,9 @@ def _is_decoy(word: str, file: str, workspace: str) -> bool:
 
 def _is_exactly(rule: Rule, words: tuple[str, ...]) -> bool:
     count = len(rule.words)
-    return bool(count) and words[:count] == rule.words and (rule.is_open or len(words) == count)
+    if not count or words[:count] != rule.words:
+        return False
+    return len(words) == count or (rule.is_open and not chooses(words, count))
 
 
 def _may_be(rule: Rule, program: Program) -> Match:

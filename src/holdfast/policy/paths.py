@@ -15,18 +15,24 @@ MAX_PATH_BYTES = 4096
 _SECRET_FOLDERS = (".ssh", ".aws", ".azure", ".kube", ".gnupg", ".config/gcloud", "/etc/ssh")
 _SECRET_FILES = ("/etc/shadow", "/etc/gshadow", "/etc/passwd", ".docker/config.json")
 _SECRET_NAMES = (
-    ".env", ".env.*", ".netrc", "_netrc", ".git-credentials", ".npmrc", ".pypirc",
+    ".env", ".env.*", ".netrc", "_netrc", ".pgpass", ".git-credentials", ".npmrc", ".pypirc",
     "?*.pem", "?*.key", "id_rsa*", "id_ed25519*", "id_ecdsa*", "id_dsa*",
 )  # fmt: skip
 _SECRET_NAME = re.compile("|".join(map(translate, _SECRET_NAMES)))
-_MAY_BE_SECRET = re.compile(
-    r"ssh|\.aws|\.azure|\.kube|\.gnupg|gcloud|shadow|passwd|docker|\.env|netrc|credentials|npmrc|pypirc|pem|key|id_",
-    re.IGNORECASE,
-)
-"""What every secret path has. It tells most other paths quickly from them."""
+_TELLING = (
+    "ssh", ".aws", ".azure", ".kube", ".gnupg", "gcloud", "shadow", "passwd", "docker", ".env", "netrc",
+    "pgpass", "credentials", "npmrc", "pypirc", "pem", "key", "id_",
+)  # fmt: skip
+"""Every secret path has one of them."""
 _PUBLIC_NAMES = frozenset({".env.example", ".env.sample", ".env.template"})
 
 _KERNEL_FOLDERS = ("/proc", "/sys", "/dev")
+
+
+def may_be_secret(text: str) -> bool:
+    """Return whether a path in a text may be secret. It tells most texts quickly from the others."""
+    lowered = text.lower()
+    return not text.isascii() or True in [each in lowered for each in _TELLING]
 
 
 def secret_rule(path: str) -> str:
@@ -35,7 +41,7 @@ def secret_rule(path: str) -> str:
     Args:
         path: The path as given or resolved, absolute or relative.
     """
-    if path.isascii() and not _MAY_BE_SECRET.search(path):
+    if not may_be_secret(path):
         return ""
     folded = path.casefold()
     names = [part for part in folded.split("/") if part not in ("", ".")]
@@ -69,6 +75,8 @@ def is_inside(root: str, path: str) -> bool:
 
 def malformed(path: str) -> str:
     """Return why no file can have this path, as a sentence; empty if one can."""
+    if 0 < len(path) <= MAX_NAME_BYTES and path.isascii() and "\0" not in path:
+        return ""
     if not path:
         return "The path is empty. Use `.` for the workspace."
     if "\0" in path:

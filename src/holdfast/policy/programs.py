@@ -45,10 +45,13 @@ def uses_of(command: SimpleCommand) -> Uses:
     variables = [uses_of_variable(name, value) for name, value in command.assigned]
     if not command.words:
         return merged(variables)
-    uses = merged([*variables, _by_program(command)])
+    uses = _by_program(command)
+    if variables:
+        uses = merged([*variables, uses])
     if uses.asks:
         return uses
-    return uses._replace(asks=next(filter(None, map(_doubt, uses.files)), ""))
+    asks = next(filter(None, map(_doubt, uses.files)), "")
+    return uses._replace(asks=asks) if asks else uses
 
 
 def program_name(word: Word) -> str:

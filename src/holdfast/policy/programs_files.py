@@ -10,8 +10,7 @@ from holdfast.policy.programs_risks import MEDIUM_RISK
 from holdfast.policy.simple import SimpleCommand, Word
 from holdfast.policy.uses import Reader, Use, UseAccess, Uses, merged
 
-_MODES = "-c -f -v -R -H -P --changes --quiet --silent --verbose --preserve-root --recursive "
-"--no-dereference"
+_MODES = "-c -f -v -R -H -P --changes --quiet --silent --verbose --preserve-root --recursive --no-dereference"
 
 WRITERS: Mapping[str, Program] = {
     "mkdir": Program(operands="make*", plain="-p -v -m= --parents --verbose --mode="),
@@ -115,11 +114,11 @@ def uses_of_dd(command: SimpleCommand, name: str) -> Uses:
 _INTO = "-t= --target-directory="
 _CP = Program(
     operands="text*",
-    plain=f"{_INTO} -T -f -i -n -u -v -p -P -d -x -r -R -a --no-target-directory --force --interactive --no-clobber "
-    "--update? --verbose --preserve? --no-preserve= --no-dereference --one-file-system --recursive "
+    plain=f"{_INTO} -T -f -i -n -u -v -p -x -r -R -a --no-target-directory --force --interactive --no-clobber "
+    "--update? --verbose --preserve? --no-preserve= --one-file-system --recursive "
     "--archive --reflink? --sparse= --strip-trailing-slashes",
-    asks="-l -s -L -H -b -S= --link --symbolic-link --dereference --backup? --suffix= --parents "
-    "--remove-destination --attributes-only --copy-contents",
+    asks="-P -d --no-dereference -l -s -L -H -b -S= --link --symbolic-link --dereference --backup? --suffix= "
+    "--parents --remove-destination --attributes-only --copy-contents",
 )
 _MV = Program(
     operands="text*",
@@ -152,7 +151,7 @@ def uses_of_copier(command: SimpleCommand, name: str) -> Uses:
     moves = name == "mv"
     files = [Use("tree", word, overwrites=True) if moves else Use("read", word) for word in sources]
     access: UseAccess = "tree" if is_recursive or moves else "write"
-    files += [Use(access, place, overwrites) for place in _places(sources, target)]
+    files += [Use(access, place, overwrites, is_target=moves) for place in _places(sources, target)]
     asks = "" if target is not None and sources else f"`{name}` has no target that is known."
     if any(word.is_glob for word in (*sources, *filter(None, [target]))):
         asks = f"`{name}` changes files by pattern."

@@ -7,6 +7,7 @@ workspace: a folder may contain another one that a clone brought. So git asks in
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Mapping
 
 from holdfast.policy.programs_options import Program, reading_of, shown, uses_by_row
@@ -73,6 +74,10 @@ _REFS = Program(
     "--heads --branches --tags -d --dereference --hash? --abbrev? --verify --quiet --exists",
 )
 
+_RUNS_GPG = re.compile(r"%[+ -]?G|%\(\*?signature")
+"""Placeholders of a format for which git checks a signature."""
+_REMOTE = re.compile(r"(?:([a-z+]+)://(?:[^/@]*@)?([^/]+)|[^/@:]+@([^/@:]+):)")
+"""`ssh://HOST/PATH` or `USER@HOST:PATH`."""
 _LISTS = "-l --list --contains --no-contains --merged --no-merged --points-at"
 _NAMES = (
     "--sort= --points-at= --format= --color? --no-color --column? --no-column -i --ignore-case "
@@ -205,6 +210,7 @@ _CONFIG = Program(
     "--no-includes",
     asks="--blob= --unset --unset-all --add --replace-all --rename-section --remove-section -e --edit "
     "--get-color --get-colorbool --fixed-value --append --comment= --all --value= --regexp --url=",
+    is_ordered=True,
 )
 _CONFIG_READS = ("--get", "--get-all", "--get-regexp", "--list", "-l")
 _CONFIG_WRITES = frozenset(
@@ -241,8 +247,9 @@ def uses_of_git(command: SimpleCommand, name: str) -> Uses:
     words = command.words[1:]
     reading = reading_of(_GIT, words)
     count = len(words) - len(reading.operands)
-    found = [uses_by_row(name, _GIT, words[:count])]
-    if not command.is_folder_known or any(posixpath.normpath(each or ".") != "." for each in command.folders):
+    found = [uses_by_row(name, _GIT, words[:count])] if count else []
+    is_elsewhere = any(each and posixpath.normpath(each) != "." for each in command.folders)
+    if is_elsewhere or not command.is_folder_known:
         found.append(Uses(asks="`git` runs what the repository of that folder names."))
     if reading.operands:
         found.append(_subcommand(reading.operands[0], reading.operands[1:]))
@@ -257,25 +264,44 @@ def _subcommand(subcommand: Word, words: tuple[Word, ...]) -> Uses:
         return Uses(asks="The subcommand of `git` is known only when it runs.")
     if subcommand.text == "config":
         return _config(words)
+    addresses = Uses(sends=tuple(filter(None, map(_address, words))))
     if (kinds := _LISTING.get(subcommand.text)) is not None:
         first = words[0].text if words else ""
         if first in kinds and first:
             return uses_by_row(f"{name} {first}", kinds[first], words[1:])
         if "" in kinds and (not first or first.startswith("-")):
             return uses_by_row(name, kinds[""], words)
-        return Uses(asks=f"`{name}` changes the repository.")
+        return merged([addresses, Uses(asks=f"`{name}` changes the repository.")])
     program = SUBCOMMANDS.get(subcommand.text)
     if program is None:
-        addresses = Uses(
-            sends=tuple([word for word in words if word.text.startswith(("http://", "https://"))])
-        )
         row = _MAKES.get(subcommand.text, _UNKNOWN)
         return merged([addresses, uses_by_row(name, row, words)])
     if program.operands == "ask*" and reading_of(program, words).has(*_LISTS.split()):
         program = program._replace(operands="text*")
     if program.operands.endswith(("read*", "rev*")):
         program = program._replace(without=".")
+    if subcommand.text == "diff" and (given := reading_of(program, words)):
+        # Two folders are compared with all that is in them, unless both are versions.
+        has_two = given.has("--no-index") or len(given.operands) > 1
+        program = program._replace(searches="all" if has_two else "")
+    if any(_RUNS_GPG.search(word.text) for word in words):
+        return merged(
+            [Uses(asks=f"`{name}` runs another program for `%G`."), uses_by_row(name, program, words)]
+        )
     return uses_by_row(name, program, words)
+
+
+def _address(word: Word) -> Word | None:
+    """Return the address of a repository on another machine; None for other words."""
+    if word.text.startswith(("http://", "https://")):
+        return word
+    if (found := _REMOTE.match(word.text)) is None:
+        return None
+    host = found[3] or found[2]
+    port = (
+        "" if ":" in host else ":9418" if found[1] == "git" else ":21" if "ftp" in (found[1] or "") else ":22"
+    )
+    return word._replace(text=f"http://{host}{port}")
 
 
 def _from_folder(folder: str, uses: Uses) -> Uses:

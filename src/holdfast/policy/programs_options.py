@@ -9,19 +9,21 @@ the row may be abbreviated only to what no other option of the program begins wi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import msgspec
 
 from holdfast.policy.simple import Word
-from holdfast.policy.uses import Depth, Use, Uses, merged
+from holdfast.policy.uses import NOTHING, Depth, Use, Uses, merged
 
 Meaning = Literal["plain", "read", "write", "list", "run", "ask", "deny"]
 
-_PLAIN_NAMES = re.compile(r"\*\.(?!env|pem|key)[a-z0-9+]{1,8}|[a-z]{1,10}")
-"""A pattern or a type of files that picks no secret."""
+_PLAIN_PATTERN = re.compile(r"[\w.+*?-]+", re.ASCII)
+"""A pattern of names that programs read alike."""
+_MOST_PATTERNS = 16
+"""With more, every name counts: to compare each with so many takes long."""
 HARMLESS_DEVICES = frozenset(
     {
         "/dev/null",
@@ -70,7 +72,9 @@ class Program(NamedTuple):
     everything: str = ""
     """Options with which it reads all files of a folder."""
     picks: str = ""
-    """Options whose values say which files it reads."""
+    """Options whose values are patterns of the names that it reads. `!` before one leaves them out."""
+    drops: str = ""
+    """Options that leave files out. Before the first that picks some, they let it read all others."""
     is_ordered: bool = False
     """Whether its options end at the first operand."""
     risk: str = ""
@@ -134,28 +138,47 @@ _KINDS: tuple[tuple[str, Meaning], ...] = (
 )  # fmt: skip
 
 
+class _Row(msgspec.Struct, frozen=True):
+    """A row with its lists read."""
+
+    options: Mapping[str, Option]
+    shape: tuple[str, ...]
+    """What the operands are."""
+    stands_in: tuple[str, ...]
+    walks: tuple[str, ...]
+    everything: tuple[str, ...]
+    picks: tuple[str, ...]
+    chooses: tuple[str, ...]
+    """What picks files, and what leaves them out."""
+    is_harmless: bool
+    """Whether no word can make the program do more than print."""
+
+
 @lru_cache(maxsize=1_024)
-def _options(program: Program) -> Mapping[str, Option]:
-    found: dict[str, Option] = {}
+def _row(program: Program) -> _Row:
+    options: dict[str, Option] = {}
     extra = "--help --version " + (_DIGITS if program.has_numbers else "")
     for kind, meaning in _KINDS:
         written = getattr(program, kind) + (f" {extra}" if kind == "plain" else "")
         for text in written.split():
             name = text.rstrip("=?")
-            found[name] = Option(name, meaning, text.count("="), text.endswith("?"))
-    return found
-
-
-@lru_cache(maxsize=1_024)
-def _is_harmless(program: Program) -> bool:
-    """Return whether no word can make the program do more than print."""
-    meanings = {option.meaning for option in _options(program).values()}
-    return meanings == {"plain"} and program.operands == "text*" and not program.risk
+            options[name] = Option(name, meaning, text.count("="), text.endswith("?"))
+    only_prints = {option.meaning for option in options.values()} == {"plain"}
+    return _Row(
+        options,
+        tuple(program.operands.split()),
+        tuple(program.stands_in.split()),
+        tuple(program.walks.split()),
+        tuple(program.everything.split()),
+        tuple(program.picks.split()),
+        tuple(f"{program.picks} {program.drops}".split()),
+        only_prints and program.operands == "text*" and not program.risk,
+    )
 
 
 def reading_of(program: Program, words: Sequence[Word]) -> Reading:
     """Sort the words after the name of a program."""
-    options = _options(program)
+    options = _row(program).options
     given: list[Given] = []
     operands: list[Word] = []
     strange = ""
@@ -163,55 +186,59 @@ def reading_of(program: Program, words: Sequence[Word]) -> Reading:
     while at < len(words):
         word = words[at]
         at += 1
-        if not word.is_known or len(word.text) < 2 or word.text[0] != "-":
+        text = word.text
+        if text[:1] != "-" or len(text) < 2 or not word.is_known:
             operands.append(word)
             if not program.is_ordered:
                 continue
             break
-        if word.text == "--":
+        if text == "--":
             break
-        found = tuple(_long(options, word) if word.text.startswith("--") else _short(options, word))
+        found = _long(options, word) if text.startswith("--") else _short(options, word)
         strange = strange or _strange(found, word)
         most = 0
         for each in found:
-            missing = max(each.option.values - len(each.values), 0)
-            most = max(most, missing)
-            given.append(each._replace(values=(*each.values, *words[at : at + missing])))
-        strange = strange or next((value.text for value in words[at : at + most] if value.is_glob), "")
+            missing = each.option.values - len(each.values)
+            if missing > 0:
+                most = max(most, missing)
+                each = each._replace(values=(*each.values, *words[at : at + missing]))
+            given.append(each)
+        if most and not strange:
+            strange = next((value.text for value in words[at : at + most] if value.is_glob), "")
         at += most
     return Reading(tuple(given), (*operands, *words[at:]), strange)
 
 
-def _long(options: Mapping[str, Option], word: Word) -> Iterator[Given]:
+def _long(options: Mapping[str, Option], word: Word) -> list[Given]:
     """Return every option that a long one may be: an abbreviation may be several."""
     name, equals, value = word.text.partition("=")
     exact = options.get(name)
     found = [exact] if exact else [each for key, each in options.items() if key.startswith(name)]
     values = (word._replace(text=value),) if equals else ()
-    for option in found:
-        yield Given(option, values)
+    return [Given(option, values) for option in found]
 
 
-def _short(options: Mapping[str, Option], word: Word) -> Iterator[Given]:
-    text = word.text
+_UNKNOWN = Given(Option("", "ask", 0, is_attached=False))
+
+
+def _short(options: Mapping[str, Option], word: Word) -> list[Given]:
+    text, found = word.text, list[Given]()
     for at in range(1, len(text)):
-        option = options.get(f"-{text[at]}")
-        if option is None:
-            yield Given(Option("", "ask", 0, is_attached=False))
-            return
-        rest = text[at + 1 :]
-        if (option.values or option.is_attached) and rest:
-            yield Given(option, (word._replace(text=rest),))
-            return
-        yield Given(option)
+        option, is_last = options.get(f"-{text[at]}"), at + 1 == len(text)
+        # After a number, a letter may be its unit and take no value: `head -5c FILE`.
+        if option is None or (option.values and is_last and text[1].isdecimal() and at > 1):
+            return [*found, _UNKNOWN]
+        if (option.values or option.is_attached) and not is_last:
+            return [*found, Given(option, (word._replace(text=text[at + 1 :]),))]
+        found.append(Given(option))
+    return found
 
 
 def _strange(found: Sequence[Given], word: Word) -> str:
-    if not found or any(not each.option.name for each in found):
+    if not found or word.is_glob or "" in [each.option.name for each in found]:
         return word.text
-    if word.text.startswith("--") and len({each.option[1:] for each in found}) > 1:
-        return word.text
-    return word.text if word.is_glob else ""
+    is_several = len(found) > 1 and word.text.startswith("--")
+    return word.text if is_several and len({each.option[1:] for each in found}) > 1 else ""
 
 
 # --- what the words do ----------------------------------------------------------------------------
@@ -226,13 +253,8 @@ def uses_by_row(name: str, program: Program, words: Sequence[Word]) -> Uses:
         words: The words after the name.
     """
     reading = reading_of(program, words)
-    return merged(
-        [
-            doubts(name, program, words, reading),
-            *(_by_option(name, each) for each in reading.given if each.option.meaning != "plain"),
-            by_operands(name, program, reading),
-        ]
-    )
+    by_option = [_by_option(name, each) for each in reading.given if each.option.meaning != "plain"]
+    return merged([doubts(name, program, words, reading), *by_option, by_operands(name, program, reading)])
 
 
 def doubts(name: str, program: Program, words: Sequence[Word], reading: Reading) -> Uses:
@@ -242,13 +264,13 @@ def doubts(name: str, program: Program, words: Sequence[Word], reading: Reading)
         return Uses(files, asks=f"`{name}` {program.risk}.")
     if reading.strange:
         return Uses(files, asks=f"The option `{shown(reading.strange)}` of `{name}` is not known.")
-    if _is_harmless(program):
+    if _row(program).is_harmless:
         return Uses(files)
-    if any(not word.is_known for word in words):
+    if False in [word.is_known for word in words]:
         return Uses(files, asks=f"A word of `{name}` is known only when it runs.")
     if program.at_files and any(word.text.startswith("@") for word in words):
         return Uses(files, asks=f"`{name}` reads more words from a file.")
-    return Uses(files)
+    return Uses(files) if files else NOTHING
 
 
 def _by_option(name: str, given: Given) -> Uses:
@@ -274,44 +296,59 @@ def _by_option(name: str, given: Given) -> Uses:
 
 def by_operands(name: str, program: Program, reading: Reading) -> Uses:
     """Return what the operands of a command do."""
-    shape = program.operands.split()
-    if program.stands_in and reading.has(*program.stands_in.split()):
+    row, operands = _row(program), reading.operands
+    shape = row.shape
+    if row.stands_in and reading.has(*row.stands_in):
         shape = shape[1:]
-    is_walking = not program.walks or reading.has(*program.walks.split())
-    deep = _depth(program, reading) if is_walking else ""
-    found = [_by_operand(name, program, shape, at, word, deep) for at, word in enumerate(reading.operands)]
-    is_path_given = len(reading.operands) > sum(each == "text" for each in shape)
-    wild = next((word.text for word in reading.operands[: len(shape) - 1] if word.is_glob), "")
-    if wild and not set(shape) <= {"text", "text*", "read", "read*", "rev*"}:
+    is_walking = not row.walks or reading.has(*row.walks)
+    search = _search(program, row, reading) if is_walking else None
+    found = [_by_operand(name, shape, at, word, search) for at, word in enumerate(operands)]
+    wild = next((word.text for word in operands[: len(shape) - 1] if word.is_glob), "") if operands else ""
+    if wild and not {"text", "text*", "read", "read*", "rev*"}.issuperset(shape):
         found.append(Uses(asks=f"`{shown(wild)}` may become several operands of `{name}`."))
-    if program.without and not is_path_given and is_walking:
-        found.append(Uses((Use("read", Word(program.without), deep=deep),)))
+    if program.without and is_walking and len(operands) <= shape.count("text"):  # no path is given
+        found.append(_searched(Uses((_read(Word(program.without)),)), search))
     return merged(found)
 
 
-def _depth(program: Program, reading: Reading) -> Depth:
-    """Return what it reads of a folder. Nothing secret has a name that ends like that of a plain text or program."""
-    picked = reading.values(*program.picks.split())
-    if any(_PLAIN_NAMES.fullmatch(word.text) for word in picked) and all(
-        _PLAIN_NAMES.fullmatch(word.text) or word.text.startswith("!") for word in picked
-    ):
-        return ""
-    return "all" if reading.has(*program.everything.split()) else program.searches
+class _Search(NamedTuple):
+    """What a program reads of folders."""
+
+    deep: Depth
+    picked: tuple[str, ...]
 
 
-def _by_operand(name: str, program: Program, shape: Sequence[str], at: int, word: Word, deep: Depth) -> Uses:
+def _search(program: Program, row: _Row, reading: Reading) -> _Search | None:
+    choosing = [each for each in reading.given if each.option.name in row.chooses]
+    wanted = [word.text for each in choosing if each.option.name in row.picks for word in each.values]
+    wanted = [text.casefold() for text in wanted if not text.startswith("!")]
+    if wanted:  # what is named is read, hidden or not
+        is_first = len(wanted) <= _MOST_PATTERNS and choosing[0].option.name in row.picks
+        is_plain = is_first and all(map(_PLAIN_PATTERN.fullmatch, wanted))
+        return _Search("all", tuple(wanted) if is_plain else ())
+    deep: Depth = "all" if row.everything and reading.has(*row.everything) else program.searches
+    return _Search(deep, ()) if deep else None
+
+
+def _searched(uses: Uses, search: _Search | None) -> Uses:
+    if search is None:
+        return uses
+    files = [use._replace(deep=search.deep, picked=search.picked) for use in uses.files]
+    return uses._replace(files=tuple(files))
+
+
+def _by_operand(name: str, shape: Sequence[str], at: int, word: Word, search: _Search | None) -> Uses:
     last = shape[-1] if shape else ""
     meaning = shape[at] if at < len(shape) else last if last.endswith("*") else ""
-    uses = operand_uses(name, meaning.rstrip("*"), word)
-    return uses._replace(files=tuple([use._replace(deep=deep) for use in uses.files])) if deep else uses
+    return _searched(operand_uses(name, meaning.rstrip("*"), word), search)
 
 
 def operand_uses(name: str, meaning: str, word: Word) -> Uses:
     """Return what one operand does."""
     if meaning == "text":
-        return Uses()
+        return NOTHING
     if meaning == "read":
-        return Uses() if word.text == "-" or _is_device(word) else Uses((_read(word),))
+        return NOTHING if word.text == "-" or _is_device(word) else Uses((_read(word),))
     if meaning == "rev":
         _, colon, path = word.text.rpartition(":")
         versions = (_read(word._replace(text=path)),) if colon and path else ()

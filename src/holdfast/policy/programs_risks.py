@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from holdfast.protocol.launchers import is_interpreter
+
 MEDIUM_RISK: Mapping[str, str] = {
     "chmod": "changes who may use a file",
     "chown": "changes who may use a file",
@@ -56,17 +58,10 @@ MEDIUM_RISK: Mapping[str, str] = {
 }
 """Programs whose effect people want to know of before it happens."""
 
-RUNS_CODE = frozenset(
-    {"python", "python2", "python3", "pypy", "pypy3", "ipython", "perl", "ruby", "irb", "node", "nodejs", "deno",
-     "bun", "php", "lua", "luajit", "tclsh", "expect", "rscript", "julia", "guile", "groovy", "java", "pytest",
-     "tox", "nox", "jest", "vitest", "mocha", "ed", "ex", "vi", "vim", "nvim", "emacs", "nano"}
-)  # fmt: skip
-"""Programs that run code which the gates do not read."""
-
 BUILDS = frozenset(
     {"make", "gmake", "cmake", "ninja", "meson", "bazel", "gradle", "mvn", "ant", "cargo", "rustc", "go", "gcc",
      "g++", "cc", "c++", "clang", "clang++", "ld", "javac", "tsc", "dotnet", "msbuild", "swift", "zig", "ghc",
-     "scons", "just", "task"}
+     "scons", "just", "task", "pytest", "tox", "nox", "jest", "vitest", "mocha"}
 )  # fmt: skip
 """Programs that run what a project says."""
 
@@ -77,16 +72,14 @@ INSTALLS = frozenset(
 )  # fmt: skip
 """Programs that fetch and run what others wrote."""
 
-PRIVILEGED = frozenset({"sudo", "doas", "su", "pkexec", "runuser", "sudoedit"})
-"""Programs that take the rights of somebody else. They never run."""
-
 
 def why_it_asks(name: str) -> str:
     """Return why a person must look at a program that the table does not read, as a sentence."""
     if name in MEDIUM_RISK:
         return f"`{name}` {MEDIUM_RISK[name]}."
+    if is_interpreter(name):
+        return f"`{name}` runs code."
     for names, why in (
-        (RUNS_CODE, "runs code"),
         (BUILDS, "runs what a project says"),
         (INSTALLS, "installs programs"),
     ):

@@ -52,7 +52,7 @@ SEARCHERS: Mapping[str, Program] = {
         without=".",
         searches="visible",
         everything="-u --unrestricted -. --hidden",
-        picks="-g --glob --iglob -t --type",
+        picks="-g --glob --iglob",
     ),
     "fd": _FD,
     "fdfind": _FD,
@@ -225,8 +225,10 @@ def _after_parts(script: str, at: int, by: str) -> int:
 
 # --- awk and jq -----------------------------------------------------------------------------------
 
-_AWK = Program(operands="text read*", plain="-F= -v= --field-separator= --assign=", reads="-f= --file=")
-_AWK_ACTS = re.compile(r"[|<>@]|system|getline|close|ARG|include|load|\\\n")
+_AWK = Program(
+    operands="text read*", plain="-F= -v= --field-separator= --assign=", reads="-f= --file=", is_ordered=True
+)
+_AWK_ACTS = re.compile(r"[|<>@]|system|getline|close|ARG|SYMTAB|include|load|\\\n")
 _JQ_LOADS = re.compile(r"\b(?:import|include|modulemeta|input_filename|get_search_list)\b")
 
 

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from holdfast.policy.programs_options import Program, reading_of, shown, uses_by_row
-from holdfast.policy.programs_risks import PRIVILEGED
+from holdfast.policy.protected import is_matched
 from holdfast.policy.simple import SimpleCommand, Word
 from holdfast.policy.uses import Reader, Use, Uses, merged
+from holdfast.protocol.launchers import PRIVILEGED
 
 # --- variables ------------------------------------------------------------------------------------
 
@@ -32,6 +33,10 @@ _OWN_NAME = re.compile(r"[a-z_][a-z0-9_]*")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
+_FILL = frozenset({"read", "mapfile", "readarray", "printf"})
+"""Builtins that give a variable a value which is known only when they run."""
+
+
 def uses_of_variable(name: str, value: Word) -> Uses:
     """Return why a person must look at setting a variable: programs read many, and some make them run code."""
     if _OWN_NAME.fullmatch(name) and not name.endswith("_proxy"):
@@ -53,12 +58,13 @@ def _set_by(words: Sequence[Word], name: str) -> Iterator[Uses]:
         elif not _NAME.fullmatch(variable.removesuffix("+")):
             yield Uses(asks=f"`{name}` may run what is written in `{shown(variable)}`.")
         else:
-            yield uses_of_variable(variable.removesuffix("+"), word._replace(text=value))
+            is_known = word.is_known and name not in _FILL
+            yield uses_of_variable(variable.removesuffix("+"), Word(value, is_known, word.is_glob))
 
 
 # --- builtins -------------------------------------------------------------------------------------
 
-BUILTINS: Mapping[str, Program] = {
+_BUILTINS: Mapping[str, Program] = {
     ":": Program(operands="text*"),
     "true": Program(operands="text*"),
     "false": Program(operands="text*"),
@@ -67,11 +73,14 @@ BUILTINS: Mapping[str, Program] = {
     "break": Program(operands="text*"),
     "continue": Program(operands="text*"),
     "shift": Program(operands="text*"),
-    "wait": Program(operands="text*", plain="-n -f"),
-    "jobs": Program(operands="text*", plain="-l -n -p -r -s"),
+    "wait": Program(operands="text*", plain="-n -f", asks="-p="),
+    "jobs": Program(operands="text*", plain="-l -n -p -r -s", runs="-x"),
     "times": Program(operands=""),
     "umask": Program(operands="text*", plain="-p -S"),
-    "ulimit": Program(operands="text*", plain="-a -S -H -c -d -f -l -m -n -p -s -t -u -v"),
+    "ulimit": Program(
+        operands="text*",
+        plain="-a -S -H -b -c -d -e -f -i -k -l -m -n -p -q -r -s -t -u -v -x -P -R -T",
+    ),
     "type": Program(operands="text*", plain="-a -f -t -p -P"),
     "caller": Program(operands="text*"),
     "pwd": Program(operands="", plain="-L -P --logical --physical"),
@@ -82,16 +91,21 @@ BUILTINS: Mapping[str, Program] = {
     "hash": Program(operands="text*", plain="-r -l -t -d", runs="-p="),
     "shopt": Program(operands="text*", plain="-p -q", asks="-s -u -o"),
 }
+BUILTINS: Mapping[str, Program] = {name: row._replace(is_ordered=True) for name, row in _BUILTINS.items()}
+"""The options of a builtin end at its first operand."""
 _RUNS_WORDS = frozenset(
     {"alias", "enable", "complete", "compgen", "compopt", "bind", "let", "fc", "history", "coproc", "source",
      ".", "help", "suspend", "logout", "disown", "bg", "fg", "getopts", "unalias"}
 )  # fmt: skip
-_DECLARES = Program(operands="text*", plain="-p -x -r -a -A -g -l -u -t -I", asks="-n -i -f -F")
-_READ = Program(operands="text*", plain="-r -s -p= -n= -N= -t= -d= -u= -e", asks="-i= -a=")
-_MAPFILE = Program(operands="text*", plain="-d= -n= -O= -s= -t -u= -c=", runs="-C=")
-_UNSET = Program(operands="text*", plain="-v", asks="-f -n")
+_NAMES = Program(operands="text*", is_ordered=True)
+_DECLARES = _NAMES.also(plain="-p -x -a -A -g -t -I", asks="-n -i -f -F -l -u -r -c")
+_READ = _NAMES.also(plain="-r -s -p= -n= -N= -t= -d= -u= -e", asks="-i= -a=")
+_MAPFILE = _NAMES.also(plain="-d= -n= -O= -s= -t -u= -c=", runs="-C=")
+_UNSET = _NAMES.also(plain="-v", asks="-f -n")
 _SET_OPTIONS = frozenset({"pipefail", "errexit", "nounset", "xtrace", "noglob", "noclobber", "verbose"})
 _SET_FLAGS = re.compile(r"[-+][euxfvnC]*o?")
+_SETS_BY_FORMAT = re.compile(r"%[^A-Za-z%]*[hlLjztq]*n")
+"""What makes `printf` set a variable, whatever flags are before the letter."""
 
 
 def _runs_words(command: SimpleCommand, name: str) -> Uses:
@@ -114,7 +128,7 @@ def _printf(command: SimpleCommand, name: str) -> Uses:
         if words
         else ""
     )
-    if not all(word.is_known for word in words[:2]) or re.search(r"%[-+ #0-9.*hlLjzt]*n", text):
+    if not all(word.is_known for word in words[:2]) or _SETS_BY_FORMAT.search(text.replace("%%", "")):
         return Uses(asks=f"`{name}` may set a variable.")
     return _echo(command, name)
 
@@ -177,6 +191,8 @@ def _test(command: SimpleCommand, name: str) -> Uses:
         beside = words[at + 1 : at + 2]
         if word.is_glob and name != "[[":
             files.append(Use("read", word))
+            if any(is_matched(each, word.text) for each in ("-v", "-R")):
+                asks = asks or f"`{shown(word.text)}` may become an operator of `{name}` that runs code."
         if word.text in _FILE_TESTS:
             files += [Use("read", each) for each in beside]
         elif word.text in _COMPARES_FILES:

@@ -25,20 +25,22 @@ _GREP = Program(
     asks="-R --dereference-recursive",
     stands_in="-e --regexp -f --file",
     without=".",
-    walks="-r --recursive",
+    walks="-r --recursive -d --directories",
     searches="all",
     picks="--include",
+    drops="--exclude --exclude-from",
     has_numbers=True,
 )
 _LIST = Program(
-    plain="-a -A -b -B -c -C -d -f -F -g -G -h -H -i -I= -k -l -L -m -n -N -o -p -q -Q -r -R -s -S -t "
+    plain="-a -A -b -B -c -C -d -f -F -g -G -h -H -i -I= -k -l -m -n -N -o -p -q -Q -r -R -s -S -t "
     "-T= -u -U -v -w= -x -X -Z -1 --all --almost-all --author --escape --block-size= --ignore-backups "
     "--color? --directory --dired --classify? --file-type --format= --full-time --group-directories-first "
-    "--no-group --human-readable --si --dereference --dereference-command-line "
+    "--no-group --human-readable --si --dereference-command-line "
     "--dereference-command-line-symlink-to-dir --hide= --hyperlink? --indicator-style= --inode --ignore= "
     "--kibibytes --literal --numeric-uid-gid --hide-control-chars --show-control-chars --quote-name "
     "--quoting-style= --reverse --recursive --size --sort= --time= --time-style= --tabsize= --width= "
     "--context --zero -D",
+    asks="-L --dereference",
     without=".",
 )
 
@@ -145,6 +147,7 @@ READERS: Mapping[str, Program] = {
         "--exclude= --starting-file= --ignore-file-name-case --no-ignore-file-name-case --no-dereference",
         reads="-X= --exclude-from= --from-file= --to-file=",
         asks="-r --recursive -l --paginate",
+        searches="links",
         has_numbers=True,
     ),
     "cmp": Program(
@@ -222,25 +225,26 @@ PRINTERS: Mapping[str, Program] = {
         "sleep": "",
         "expr": "",
         "which": "-a --all",
-        "whereis": "-b -m -s -u",
         "whoami": "",
-        "id": "-a -g -G -n -r -u -z --group --groups --name --real --user --zero",
+        "id": "-a -g -G -n -r -u -z -Z --context --group --groups --name --real --user --zero",
         "groups": "",
         "uname": "-a -s -n -r -v -m -p -i -o --all --kernel-name --nodename --kernel-release "
-        "--kernel-version --machine",
+        "--kernel-version --machine --processor --hardware-platform --operating-system",
         "nproc": "--all --ignore=",
         "arch": "",
         "uptime": "-p -s --pretty --since",
         "tty": "-s --silent --quiet",
-        "free": "-b -k -m -g -h -w -t -l --human --wide --total",
-        "locale": "-a -m -c -k",
+        "free": "-b -k -m -g -h -w -t -l -v -s= -c= --human --wide --total --bytes --kilo --mega --giga --tera "
+        "--peta --kibi --mebi --gibi --tebi --pebi --si --lohi --committed --seconds= --count=",
+        "locale": "-a -m -c -k -v --all-locales --charmaps --category-name --keyword-name --verbose --usage",
         "getconf": "-a -v=",
         "numfmt": "-d= -z --from= --to= --field= --suffix= --format= --padding= --header? --round= "
-        "--grouping --debug",
+        "--grouping --debug --delimiter= --from-unit= --to-unit= --invalid= --zero-terminated",
         "cal": "-1 -3 -j -m -y -s",
         "printenv": "-0 --null",
     }.items()
 } | {
+    "whereis": Program(operands="text*", plain="-b -m -s -u -l", asks="-B -M -S -f"),
     "hostname": Program(operands="", plain="-a -d -f -i -I -s --alias --domain --fqdn --long "
     "--all-ip-addresses --short"),
     "date": Program(

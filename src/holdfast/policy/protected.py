@@ -90,6 +90,8 @@ _FIRST = frozenset(name.rstrip("$").partition("/")[0] for row in STEERING for na
 _INVISIBLE = frozenset({"Cf", "Cc", "Mn"})
 WILDCARDS = frozenset("*?[")
 """The characters that make a shell word a pattern."""
+_CLASSES = ("[:", "[.", "[=")
+"""What a pattern may have within brackets: `[[:alpha:]]`."""
 
 
 def steering(path: str, workspace: str) -> tuple[str, Named] | None:
@@ -134,7 +136,8 @@ def _plain_name(name: str) -> str:
             if unicodedata.category(char) not in _INVISIBLE
         )
         name = "".join(shown)
-    plain = name.casefold().partition(":")[0].rstrip(". ")
+    folded = name.casefold()
+    plain = (folded if "[" in folded else folded.partition(":")[0]).rstrip(". ")
     return ".git" if plain.startswith("git~") else plain
 
 
@@ -155,9 +158,18 @@ def _leads_to(names: Sequence[str], place: str, chosen: int, *, may_be_wild: boo
 
 def fits_wildcards(name: str, word: str) -> bool:
     """Return whether a shell pattern matches a name. A wildcard never matches a leading dot."""
-    if WILDCARDS.isdisjoint(word) or (name.startswith(".") and not word.startswith(".")):
+    return not WILDCARDS.isdisjoint(word) and is_matched(name, word)
+
+
+def is_matched(name: str, pattern: str) -> bool:
+    """Return whether a shell pattern matches a name, or may: where it has classes, it stands for anything."""
+    if name.startswith(".") and not pattern.startswith("."):
         return False
-    return fnmatchcase(name, word)
+    if "[" in pattern:
+        if any(each in pattern for each in _CLASSES):
+            pattern = f"{pattern[: pattern.index('[')]}*{pattern[pattern.rfind(']') + 1 :]}"
+        pattern = pattern.replace("[^", "[!")
+    return fnmatchcase(name, pattern)
 
 
 # --- reasons ----------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.policy.commands import Command, catastrophe, secret_named
 from holdfast.policy.listed import ONE_FILE, Place, Program, objects, permits_tool, permitting, place_of
-from holdfast.policy.paths import is_inside, is_kernel_path, secret_rule
+from holdfast.policy.paths import is_inside, is_kernel_path, may_be_secret, secret_rule
 from holdfast.policy.protected import Access, own_problem, steering_problem
 from holdfast.policy.urls import url_problem
 from holdfast.protocol.allowed import AllowedPath, access_to
@@ -65,6 +65,8 @@ _SENDS_REQUESTS = frozenset({"http_request"})
 
 _SOCKETS = ("/dev/tcp/", "/dev/udp/")
 """What a shell takes for a connection when it is the target of a redirection."""
+
+_NO_SANDBOX = "[policy] sandboxed counts only in a sandbox, and Holdfast has none yet."
 
 _LAYERS: Mapping[Layer, str] = {
     "admin": "The administrator's file",
@@ -146,12 +148,9 @@ def touched(facts: Facts) -> tuple[Resource, ...]:
     return tuple([Resource(facts.effect, path.resolved) for path in facts.paths]) or (Resource(facts.effect),)
 
 
-@functools.lru_cache(maxsize=1_024)
 def is_offered(tool: str, allow_tools: tuple[str, ...], deny_tools: tuple[str, ...]) -> bool:
     """Return whether the globs of a run allow a tool. A denying glob wins."""
-    if any(fnmatchcase(tool, glob) for glob in deny_tools):
-        return False
-    return not allow_tools or any(fnmatchcase(tool, glob) for glob in allow_tools)
+    return not _fits(tool, deny_tools) and (not allow_tools or _fits(tool, allow_tools))
 
 
 def offers(tool: str, settings: Settings) -> bool:
@@ -170,9 +169,12 @@ def offers(tool: str, settings: Settings) -> bool:
 
 def is_configured(tool: str, policy: Policy) -> bool:
     """Return whether the configuration leaves a tool to runs. A denying glob wins."""
-    if any(fnmatchcase(tool, each.text) for each in policy.withheld):
-        return False
-    return any(fnmatchcase(tool, glob) for glob in policy.offered)
+    return _fits(tool, policy.offered) and not _fits(tool, tuple([each.text for each in policy.withheld]))
+
+
+@functools.lru_cache(maxsize=1_024)
+def _fits(tool: str, globs: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(tool, glob) for glob in globs)
 
 
 def tool_globs(facts: Facts) -> Decision | None:
@@ -202,7 +204,8 @@ def secret_paths(facts: Facts) -> Decision | None:
     for path in facts.paths:
         if rule := secret_rule(path.given) or secret_rule(path.resolved):
             return _deny("secret-path", f"{path.given} names a secret ({rule}). Work without its content.")
-    for path in facts.words:
+    targets = [path.resolved for path in facts.words]
+    for path in facts.words if may_be_secret("\n".join(targets)) else ():
         if rule := secret_rule(path.resolved):
             return _deny("secret-path", f"{path.given} leads to a secret ({rule}). Work without its content.")
     for command in facts.commands:
@@ -428,6 +431,8 @@ def autonomy(facts: Facts) -> Decision | None:
         why = _why_unproved(facts)
         if not why and facts.is_built_in and facts.tool == SHELL:
             return Decision(by="policy", verdict="allow", rule="proved")
+    if facts.effect == "exec" and facts.policy.sandboxed == "allow":
+        why = f"{why} {_NO_SANDBOX}".lstrip()
     reason = f"{_NEEDS[facts.effect]} needs approval.{f' {why}' if why else ''}"
     return Decision(by="policy", verdict="ask", rule=rule, reason=reason)
 

@@ -1,4 +1,4 @@
-"""Reads a shell text into its simple commands, by the syntax tree of tree-sitter-bash.
+"""Reads a shell text into its simple commands: a plain one by a pattern, others by the tree of tree-sitter-bash.
 
 Only kinds of nodes that this module names are understood. Between the parts of a command only blanks may lie. The
 tree ranks `&&`, `|` and redirections in its own way, so they are taken in the order of the text.
@@ -15,15 +15,23 @@ from typing import TYPE_CHECKING, Any
 from holdfast.policy.shell_commands import (
     NAME,
     REDIRECTIONS,
-    RESERVED,
     CommandReader,
     Enough,
     Unit,
 )
-from holdfast.policy.shell_flow import MAX_FOLDERS, Flow, Ways, sets_variables, ways_of
+from holdfast.policy.shell_flow import (
+    MAX_FOLDERS,
+    Flow,
+    Ways,
+    declared_by,
+    runs_later,
+    sets_variables,
+    ways_of,
+)
 from holdfast.policy.shell_input import after_document, ends_of_documents
-from holdfast.policy.shell_text import Unreadable, hidden_in, tree_of
-from holdfast.policy.shell_words import NUMBERS
+from holdfast.policy.shell_plain import RESERVED, plain_script
+from holdfast.policy.shell_text import Unreadable, encoded, hidden_in, tree_of
+from holdfast.policy.shell_words import LITERAL, NUMBERS, PLAIN
 from holdfast.policy.simple import Script, SimpleCommand, Word
 
 if TYPE_CHECKING:
@@ -47,11 +55,19 @@ _WORDS_OF_SHELL = frozenset({
     "if", "then", "else", "elif", "fi", "do", "done", "while", "until", "{", "}", "(", ")", "$(", "`", "<(", ">(",
     ";;", ";&", ";;&",
 })  # fmt: skip
+_SPLITTING = "it changes where the shell splits words"
 _OPENINGS = (b"$(", b"`", b"<(", b">(")
 _TESTS = frozenset(
     {"binary_expression", "unary_expression", "negated_expression", "parenthesized_expression"}
 )
-_PATTERN = re.compile(r"[^`$]*")
+_TEST_OPERATORS: Mapping[str, frozenset[str]] = {
+    "[": frozenset({"[", "]", "!", "=", "==", "!=", "=~"}),
+    "[[": frozenset({"[[", "]]", "!", "=", "==", "!=", "=~", "<", ">", "&&", "||", "(", ")"}),
+}
+"""What bash takes for a part of a test. In `[ ... ]`, `||`, `|`, `&` and `>` mean what they mean everywhere."""
+_PATTERN = re.compile(r"(?:[^\s`$;&<>'\"\\#]|\\[^\s])*+\$?")
+"""A pattern or a regular expression in which nothing is expanded, and after which the tree and bash agree."""
+_PATTERNS = frozenset({"regex", "extglob_pattern"})
 _INLINE = frozenset({"list", "pipeline", "redirected_statement", "negated_command"})
 
 
@@ -66,22 +82,30 @@ def read_script(text: str, home: str = "", here: str = "", folders: Sequence[str
     """
     hidden = hidden_in(text)
     try:
-        data = text.encode()
-        root = tree_of(data)
-    except UnicodeEncodeError:
-        return Script((), "it is not valid Unicode text", hidden)
+        data = encoded(text)
     except Unreadable as error:
         return Script((), str(error), hidden)
+    if not hidden and (plain := plain_script(text, home, folders)) is not None:
+        return plain
+    return by_tree(data, home, here, folders)._replace(hidden=hidden)
+
+
+def by_tree(data: bytes, home: str = "", here: str = "", folders: Sequence[str] = ("",)) -> Script:
+    """Read a shell text by its syntax tree."""
+    try:
+        root = tree_of(data)
+    except Unreadable as error:
+        return Script((), str(error))
     reader = _Reader(data, home, here)
-    reader.read(root, tuple(folders))
-    return Script(tuple(reader.commands), reader.unread, hidden, reader.is_plain and not reader.unread)
+    after = reader.read(root, Flow(tuple(folders)))
+    return Script(tuple(reader.commands), reader.unread, ends=after.folders)
 
 
 class _Reader(CommandReader):
     """Walks the tree of one text."""
 
-    def read(self, root: Node, folders: tuple[str, ...]) -> None:
-        """Read everything."""
+    def read(self, root: Node, flow: Flow) -> Flow:
+        """Read everything. Return where it ends."""
         if _WIDE_GAP.search(self._data):
             self._note("it has a long run of blanks, which would hide what follows")
         if root.has_error:
@@ -90,10 +114,11 @@ class _Reader(CommandReader):
             nodes = root.children
             self._check_gap(0, nodes[0].start_byte if nodes else len(self._data))
             self._check_gap(nodes[-1].end_byte if nodes else 0, len(self._data))
-            self._statements(self._children(root), Flow(folders))
+            flow = self._statements(self._children(root), flow)
             self._move_functions()
         except Enough as error:
             self._note(str(error))
+        return flow
 
     def _move_functions(self) -> None:
         """Let the commands of functions run wherever a command may run: a call is in another place."""
@@ -111,8 +136,8 @@ class _Reader(CommandReader):
         for at, node in enumerate(nodes):
             kind = node.type
             if kind in _ENDS or kind in _WORDS_OF_SHELL:
-                self.is_plain &= kind == ";"
-            elif kind == "comment":
+                continue
+            if kind == "comment":
                 self._check_comment(node)
             elif at + 1 < len(nodes) and nodes[at + 1].type == "&":
                 with self._variables.apart():
@@ -122,7 +147,6 @@ class _Reader(CommandReader):
         return flow
 
     def _check_comment(self, node: Node) -> None:
-        self.is_plain = False
         before = self._data[max(node.start_byte - 2, 0) : node.start_byte]
         if (
             before[-1:].strip(b" \t\n;&|(")
@@ -140,17 +164,15 @@ class _Reader(CommandReader):
         for part in (*self._parts(node), None):
             kind = part.type if part is not None else ""
             if part is None or kind in ("&&", "||"):
-                entry = flow if not operator else ways.succeeded if operator == "&&" else ways.failed
-                found = self._pipeline(units, entry, is_conditional=bool(operator))
+                found = self._pipeline(units, ways.entry(operator), is_conditional=bool(operator))
                 found = Ways(found.either, found.either) if is_negated else found
-                ways = _joined(ways, found, operator)
+                ways = ways.then(found, operator)
                 operator, units, is_negated = kind, [], False
             elif part is not None and kind == "!":
-                is_negated, self.is_plain = True, False
+                is_negated = True
                 if self._data[part.end_byte : part.end_byte + 1] not in (b" ", b"\t"):
                     self._note("it has a `!` that is not understood")
             elif kind in ("|", "|&"):
-                self.is_plain &= kind == "|"
                 units.append(Unit(None, [], []))
             else:
                 self._add_part(part, units)
@@ -221,14 +243,12 @@ class _Reader(CommandReader):
         if unit.words:
             self._note("it has words after a redirection that are not understood")
         if unit.redirections or node is None:
-            self.is_plain = False
             redirections, more = self._redirections(unit.redirections)
             if more:
                 self._note("it has words after a redirection that are not understood")
             self._emit(SimpleCommand((), (), redirections))
         if node is None:
             return Ways(flow, flow)
-        self.is_plain = False
         handler: Callable[[_Reader, Node, Flow], Ways] = _STATEMENTS[node.type]
         return handler(self, node, flow)
 
@@ -253,13 +273,25 @@ class _Reader(CommandReader):
                 variables.pick = pick
                 self._emit_command(node, unit)
             variables.pick = None
-        if sets_variables(words):
-            variables.clear()
+        self._after_builtin(words)
         home = variables.value("HOME")
         ways = ways_of(words, flow, home.text if home else "")
         if ways.succeeded != flow:
             variables.set("PWD", None)
+        for name, _ in self.commands[-1].assigned:
+            variables.set(name, None)  # before some builtins it lasts, and in some shells it does not
         return ways
+
+    def _after_builtin(self, words: Sequence[Word]) -> None:
+        """Forget the variables that a builtin may have set, and those whose next value it may change."""
+        if runs_later(words):
+            self._variables.lose()
+        elif sets_variables(words):
+            self._variables.clear()
+            if any(word.text.partition("=")[0].endswith("IFS") for word in words):
+                self._note(_SPLITTING)
+        for name in declared_by(words):
+            self._variables.fix(name)
 
     def _declaration(self, node: Node, flow: Flow) -> Ways:
         """Walk `export A=b` and its kin."""
@@ -268,17 +300,23 @@ class _Reader(CommandReader):
         words, assigned = [Word(self._words.text(children[0]))], list[tuple[str, Word]]()
         for child in children[1:]:
             if child.type == "variable_assignment":
-                assigned += self._assignment(child)
-                name, value = assigned[-1]
+                name, value = self._assignment(child)[0]
+                if "{" in self._words.text(child):
+                    value = value._replace(
+                        is_known=False
+                    )  # braces mean several values, and the last one stays
+                assigned.append((name, value))
                 words.append(Word(f"{name}={value.text}", value.is_known))
             else:
                 words += self._argument(child)
         self._emit(SimpleCommand(tuple(words), tuple(assigned)))
         has_more = len(words) > 1 + len(assigned)
         if has_more or words[0].text not in ("export", "readonly"):
-            self._variables.clear()
+            self._after_builtin(words)
         else:
             self._set(assigned)
+            for name in declared_by(words):
+                self._variables.fix(name)
         return Ways(flow, flow)
 
     def _assignments(self, node: Node, flow: Flow) -> Ways:
@@ -293,7 +331,7 @@ class _Reader(CommandReader):
     def _set(self, assigned: Sequence[tuple[str, Word]]) -> None:
         for name, value in assigned:
             if name == "IFS":
-                self._note("it changes where the shell splits words")
+                self._note(_SPLITTING)
             self._variables.set(name, value)
 
     def _unset(self, node: Node, flow: Flow) -> Ways:
@@ -308,31 +346,46 @@ class _Reader(CommandReader):
 
     def _test(self, node: Node, flow: Flow) -> Ways:
         """Walk `[ ... ]` and `[[ ... ]]`: a command like others, whose words the tree has put in order."""
+        children = self._children(node)
+        operators = _TEST_OPERATORS.get(children[0].type, frozenset())
+        is_command = children[0].type == "["
         words: list[Word] = []
         leaves: list[Node] = []
-        stack = [*reversed(self._children(node))]
+        stack = [*reversed(children)]
         while stack:
             each = stack.pop()
             if each.type in _TESTS:
                 stack.extend(reversed(self._children(each)))
                 continue
             leaves.append(each)
-            if not each.is_named or each.type == "test_operator":
-                words.append(Word(self._words.text(each)))
-            elif each.type in ("regex", "extglob_pattern"):
-                words.append(self._pattern(each))
-            else:
-                words += self._argument(each)
+            if each.is_named and each.type != "test_operator":
+                words += (
+                    [self._pattern(each, is_word=is_command)]
+                    if each.type in _PATTERNS
+                    else self._argument(each)
+                )
+                continue
+            text = self._words.text(each)
+            words.append(Word(text))
+            if text not in operators and each.type != "test_operator":
+                self._note(f"it has `{text[:20]}` in a test, which the shell reads in another way")
         self._check_words([leaf for leaf in leaves if leaf.type not in ("(", ")")])
         self._emit(SimpleCommand(tuple(words)))
         return Ways(flow, flow)
 
-    def _pattern(self, node: Node) -> Word:
+    def _pattern(self, node: Node, *, is_word: bool = False) -> Word:
+        """Read a pattern of `case` or of a test.
+
+        Args:
+            node: The pattern.
+            is_word: Whether the shell reads it as a word of a command.
+        """
         text = self._words.text(node)
-        if not _PATTERN.fullmatch(text):
-            self._note("a pattern has something that is expanded")
+        is_odd = not _PATTERN.fullmatch(text) or (is_word and not {*"|(){}"}.isdisjoint(text))
+        if (is_odd or not _is_balanced(text)) and not LITERAL.fullmatch(text):
+            self._note("a pattern has something that is not understood")
             self._run_within(node)
-        return Word(text, is_known=False)
+        return Word(text, is_known=bool(PLAIN.fullmatch(text.encode())))
 
     # --- groups ---------------------------------------------------------------------------------------
 
@@ -403,6 +456,10 @@ class _Reader(CommandReader):
             or name in ("HOME", "PWD", "OLDPWD")
         ):
             words = []
+        if name == "IFS":
+            self._note(_SPLITTING)
+        self._flow = flow
+        self._emit(SimpleCommand((), ((name, Word("", is_known=False)),)))
         return self._loop(children[at:], flow, name, words)
 
     def _counting_for(self, node: Node, flow: Flow) -> Ways:
@@ -446,7 +503,7 @@ class _Reader(CommandReader):
             for part in parts[:end]:
                 if part.is_named:
                     self._flow = flow
-                    self._pattern(part) if part.type in ("extglob_pattern", "regex") else self._argument(part)
+                    self._pattern(part) if part.type in _PATTERNS else self._argument(part)
             with self._variables.perhaps():
                 flow = flow.merged(self._statements(parts[end + 1 :], flow))
         return Ways(flow, flow)
@@ -461,7 +518,7 @@ class _Reader(CommandReader):
         self._emit(SimpleCommand((Word(f"{name}()"),)))
         has_moved = _MOVES.search(self._data) is not None
         inside = flow.lost() if has_moved else flow
-        start = len(self.commands)
+        start, after = len(self.commands), inside
         with self._variables.forgotten():
             for child in named[1:]:
                 if child.type in REDIRECTIONS:
@@ -472,9 +529,9 @@ class _Reader(CommandReader):
                         )
                     )
                 else:
-                    self._statement(child, inside)
+                    after = after.merged(self._statement(child, inside).either)
         self._functions.append((start, len(self.commands)))
-        return Ways(inside, inside)
+        return Ways(after, after)
 
     # --- what runs inside words -----------------------------------------------------------------------
 
@@ -502,18 +559,20 @@ class _Reader(CommandReader):
         self._flow = flow
 
 
+def _is_balanced(text: str) -> bool:
+    """Return whether every parenthesis has its partner."""
+    depth = 0
+    for char in re.sub(r"\\.|\[\^?\]?[^\]]*\]", "", text):
+        depth += (char == "(") - (char == ")")
+        if depth < 0:
+            return False
+    return depth == 0
+
+
 def _moved(command: SimpleCommand, folders: Sequence[str]) -> SimpleCommand:
     """Return a command that may also run in other folders."""
     every = tuple(dict.fromkeys((*command.folders, *folders)))[:MAX_FOLDERS]
     return command._replace(folders=every, is_folder_known=False)
-
-
-def _joined(before: Ways, after: Ways, operator: str) -> Ways:
-    if operator == "&&":
-        return Ways(after.succeeded, before.failed.merged(after.failed))
-    if operator == "||":
-        return Ways(before.succeeded.merged(after.succeeded), after.failed)
-    return after
 
 
 _STATEMENTS: Mapping[str, Any] = {

@@ -8,26 +8,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.policy.shell_flow import Flow, Variables
 from holdfast.policy.shell_input import document_of
-from holdfast.policy.shell_text import Unreadable
-from holdfast.policy.shell_words import LITERAL, WordReader
+from holdfast.policy.shell_plain import RESERVED
+from holdfast.policy.shell_text import MAX_COMMANDS, MAX_WORDS, TOO_MANY, Unreadable
+from holdfast.policy.shell_words import WordReader
 from holdfast.policy.simple import Redirection, SimpleCommand, Word
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-MAX_COMMANDS = 2_000
-"""How many simple commands of a text are read."""
-MAX_WORDS = 20_000
-"""How many words they may have."""
 MAX_SHOWN = 200
 """How much of a word is kept that is not understood."""
 _GAP = re.compile(rb"(?:[ \t\n]|\\\n)*")
 ASSIGNED = re.compile(r"[A-Za-z_]\w*(?:\[.*\])?\+?=", re.ASCII)
 NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-RESERVED = frozenset({
-    "if", "then", "else", "elif", "fi", "do", "done", "case", "esac", "while", "until", "for", "in", "select",
-    "function", "coproc", "{", "}", "!", "[[", "]]",
-})  # fmt: skip
+_SUBSCRIPT = re.compile(r"(?:\s|\\\n)*\[")
+_NUMBERED = re.compile(r"\[[0-9]+\]\+?=")
+_LITERAL_FILE = re.compile(r"[A-Za-z0-9_./-]+", re.ASCII)
 _DESCRIPTOR = re.compile(r"[0-9]+-?|-")
 _FILE_OPERATORS = frozenset({"<", ">", ">>", "&>", "&>>", ">|", ">&", "<&", "<<<"})
 REDIRECTIONS = frozenset({"file_redirect", "herestring_redirect", "heredoc_redirect"})
@@ -51,8 +47,6 @@ class CommandReader:
     def __init__(self, data: bytes, home: str, here: str) -> None:
         self.commands: list[SimpleCommand] = []
         self.unread = ""
-        self.is_plain = not (b"\n" in data or b"\t" in data)
-        """Whether it is made of literal words, `&&`, `||`, `;` and `|` alone."""
         self._data = data
         self._variables = Variables(home, here)
         self._flow = Flow(("",))
@@ -78,7 +72,7 @@ class CommandReader:
     def _emit(self, command: SimpleCommand) -> None:
         self._words_left -= 1 + len(command.words) + len(command.redirections)
         if len(self.commands) >= MAX_COMMANDS or self._words_left < 0:
-            raise Enough("it has too many commands or words")
+            raise Enough(TOO_MANY)
         folders, is_known = self._flow
         if folders != ("",) or not is_known:
             command = command._replace(folders=folders, is_folder_known=is_known)
@@ -106,6 +100,8 @@ class CommandReader:
         for node in nodes:
             if end >= 0:
                 gap = self._data[end : node.start_byte]
+                if not gap and self._data[end - 1 : end] == b"}" and node.type in REDIRECTIONS:
+                    self._note("a redirection may set a variable")  # `{NAME}> file`
                 if gap != b" ":
                     plain = gap.replace(b"\\\n", b"")
                     if b"\n" in plain or plain.strip(b" \t") or not (plain or self._may_touch(node, end)):
@@ -142,8 +138,6 @@ class CommandReader:
             redirections, more = self._redirections([*redirected, *unit.redirections])
             for extra in (*more, *unit.words):
                 words += self._argument(extra)
-        if assigned or redirections:
-            self.is_plain = False
         command = SimpleCommand(tuple(words), tuple(assigned), redirections)
         self._emit(command)
         return command.words
@@ -159,8 +153,6 @@ class CommandReader:
 
     def _argument(self, node: Node) -> Sequence[Word]:
         """Return the words that an argument becomes. One that is not understood is not known."""
-        if self.is_plain and not LITERAL.fullmatch(self._words.text(node)):
-            self.is_plain = False
         try:
             return self._words.words(node)
         except Unreadable as error:
@@ -185,7 +177,7 @@ class CommandReader:
         if len(children) > 2:
             if children[2].type == "array":
                 for each in children[2].children[1:-1]:
-                    self._argument(each)
+                    self._element(each)
                 value = Word("", is_known=False)
             else:
                 value = self._value(children[2])
@@ -194,6 +186,23 @@ class CommandReader:
             self._emit(SimpleCommand((Word(self._words.text(node)[:MAX_SHOWN], is_known=False),)))
             value = value._replace(is_known=False)
         return [(name, value)]
+
+    def _element(self, node: Node) -> None:
+        """Read a value of an array. What is between brackets in front of one is counted out, and may run code."""
+        text = self._words.text(node)
+        self._argument(node)
+        if _SUBSCRIPT.match(text) and not _NUMBERED.match(text):
+            self._emit(SimpleCommand((Word(text[:MAX_SHOWN], is_known=False),)))
+
+    def _target(self, node: Node) -> Word:
+        """Return the file of a redirection. Braces in it are written out, and must stand for one word."""
+        if b"{" not in self._data[node.start_byte : node.end_byte]:
+            return self._value(node)
+        words = self._argument(node)
+        if len(words) != 1:
+            self._note("a redirection has several files")
+            return self._value(node)
+        return words[0]
 
     def _redirections(self, nodes: Sequence[Node]) -> tuple[tuple[Redirection, ...], list[Node]]:
         """Return the redirections, and the nodes of further words that the tree counts to them."""
@@ -214,7 +223,11 @@ class CommandReader:
                 self._note("it has a redirection that is not understood")
                 more += targets
                 continue
-            target = self._value(targets[0])
+            target = self._value(targets[0]) if operator == "<<<" else self._target(targets[0])
+            if operator in (">&", "<&") and not _LITERAL_FILE.fullmatch(self._words.text(targets[0])):
+                self._note(
+                    "the shell expands what follows `>&` twice"
+                )  # it runs the program in `>& '$(./x)'`
             self._check_words(targets)
             more += targets[1:]
             if operator in (">&", "<&") and _DESCRIPTOR.fullmatch(target.text):

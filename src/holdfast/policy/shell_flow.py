@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,11 +22,16 @@ MAX_VALUES = 16
 _CHANGES_FOLDER = frozenset({"cd", "pushd", "popd"})
 _RUNS_HERE = frozenset({"eval", "source", ".", "trap", "fc", "enable", "alias", "shopt", "set"})
 """Builtins that may do anything to the shell."""
+_RUNS_LATER = _RUNS_HERE - {"shopt", "set"}
+"""Builtins after which something may run, and set variables, between any two commands."""
 _SETS = frozenset({
     "read", "printf", "mapfile", "readarray", "getopts", "let", "declare", "typeset", "local", "readonly", "export",
     "unset", "wait", "coproc", "[", "[[", "test",
 })  # fmt: skip
+_DECLARES = frozenset({"declare", "typeset", "local", "readonly"})
 _PREFIXES = frozenset({"builtin", "command", "time"})
+OF_SHELL = _CHANGES_FOLDER | _RUNS_HERE | _SETS | _PREFIXES
+"""Every other program changes nothing of the shell that starts it."""
 _CD_OPTION = re.compile(r"-[LPe@]+")
 
 
@@ -59,6 +65,18 @@ class Ways(NamedTuple):
         """Return where it may run after both."""
         return self.succeeded.merged(self.failed)
 
+    def entry(self, operator: str) -> Flow:
+        """Return where the next command may run after `&&`, `||` or anything else."""
+        return self.succeeded if operator == "&&" else self.failed if operator == "||" else self.either
+
+    def then(self, after: Ways, operator: str) -> Ways:
+        """Return where a command may run after this one and the next, with an operator between them."""
+        if operator == "&&":
+            return Ways(after.succeeded, self.failed.merged(after.failed))
+        if operator == "||":
+            return Ways(self.succeeded.merged(after.succeeded), after.failed)
+        return after
+
 
 class Variables:
     """The variables whose values are known."""
@@ -74,6 +92,9 @@ class Variables:
         """Which value of a loop's variable counts; None: its value is not known."""
         self.asked: set[str] = set()
         """The variables of loops whose value was asked for."""
+        self._lost: set[str] = {"_"}
+        """Variables whose next value is not the one that they are given. The shell itself sets `_`."""
+        self._is_lost = False
 
     def value(self, name: str) -> Word | None:
         """Return the value of a variable; None if it is not known."""
@@ -95,17 +116,28 @@ class Variables:
     def set(self, name: str, value: Word | None) -> None:
         """Set a variable; None: to a value that is not known."""
         self._many.pop(name, None)
-        if value is None or not value.is_known or value.is_glob or len(self._values) >= MAX_VARIABLES:
+        is_lost = self._is_lost or name in self._lost or len(self._values) >= MAX_VARIABLES
+        if value is None or not value.is_known or value.is_glob or is_lost:
             self._values.pop(name, None)
         else:
             self._values[name] = value
+
+    def fix(self, name: str) -> None:
+        """Let a variable have its last value: another one may be refused, or not."""
+        self._lost.add(name)
+
+    def lose(self) -> None:
+        """Forget everything, for good: something may set any of them at any time."""
+        self._is_lost = True
+        self.clear()
 
     def loop(self, name: str, values: Sequence[Word]) -> None:
         """Give the variable of a loop its values."""
         self._values.pop(name, None)
         self._many.pop(name, None)
         if (
-            0 < len(values) <= MAX_VALUES
+            not (self._is_lost or name in self._lost)
+            and 0 < len(values) <= MAX_VALUES
             and len(self._many) < MAX_VARIABLES
             and all(word.is_known for word in values)
         ):
@@ -158,6 +190,27 @@ def sets_variables(words: Sequence[Word]) -> bool:
     return not program[0].is_known or program[0].is_glob or name in _RUNS_HERE or name in _SETS
 
 
+def runs_later(words: Sequence[Word]) -> bool:
+    """Return whether something may run between any two commands after this one."""
+    program = _plain(words)
+    if not program:
+        return bool(words)
+    if program[0].text in _DECLARES and any(not word.is_known or "n" in _flags(word) for word in program):
+        return True  # `declare -n` gives a variable another name
+    return not program[0].is_known or program[0].is_glob or program[0].text in _RUNS_LATER
+
+
+def _flags(word: Word) -> str:
+    return word.text if word.text[:1] in ("-", "+") else ""
+
+
+def declared_by(words: Sequence[Word]) -> Iterator[str]:
+    """Return the variables that get attributes: they may refuse their next value, or change it."""
+    program = _plain(words)
+    if program and program[0].text in _DECLARES:
+        yield from (word.text.partition("=")[0].removesuffix("+") for word in program[1:])
+
+
 def ways_of(words: Sequence[Word], flow: Flow, home: str) -> Ways:
     """Return where the next command may run after a command."""
     program = _plain(words)
@@ -182,8 +235,12 @@ def ways_of(words: Sequence[Word], flow: Flow, home: str) -> Ways:
     if len(operands) > 1 or not is_plain or not target.is_known or target.is_glob or target.text in ("", "-"):
         after = flow.merged(Flow((_joined(flow.folders[0], target.text),)) if target.text else flow).lost()
         return Ways(after, after)
-    folders = tuple(dict.fromkeys(_joined(folder, target.text) for folder in flow.folders))
-    return Ways(Flow(folders, flow.is_known), flow)
+    joined = [_joined(folder, target.text) for folder in flow.folders]
+    # The shell takes `link/..` for the folder of the link, and programs for the one above what it leads to.
+    plain = [posixpath.normpath(folder) for folder in joined if ".." in folder]
+    folders = tuple(dict.fromkeys([*joined, *plain]))
+    inside = Flow(folders[:MAX_FOLDERS], flow.is_known and len(folders) <= MAX_FOLDERS)
+    return Ways(inside, flow)
 
 
 def _plain(words: Sequence[Word]) -> Sequence[Word]:

@@ -14,12 +14,20 @@ MAX_TEXT_BYTES = 32_768
 """A longer text is not read: what it does is not known."""
 MAX_PIPES = 1_000
 """A text with more `|` is not read: the parser needs long for them if something else is wrong."""
+MAX_COMMANDS = 2_000
+"""How many simple commands of a text are read."""
+MAX_WORDS = 20_000
+"""How many words they may have."""
+TOO_MANY = "it has too many commands or words"
 
 _AT_ONCE = 1_024
 """A text up to this length is parsed without counting: at the worst, that costs as little."""
 _CHUNK = 1_024
 _READS_PER_CHUNK = 8
 _STEPS_PER_BYTE = 0.25
+_BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
+"""The parser reads memory that is not its own, and may crash, when it classifies such a character. For the shell each
+is a part of a word. So the tree is made of letters instead, and `shell_words` reads what they stand for."""
 _ODD = re.compile(r"[^\t\n\r\x20-\x7e]")
 _FILLERS = frozenset("\u00ad\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 """Invisible characters that Unicode counts as letters, marks or symbols."""
@@ -51,16 +59,31 @@ def _is_hidden(pair: str) -> bool:
     return category in ("Cc", "Cf", "Zl", "Zp", "Cn", "Co")
 
 
-def tree_of(data: bytes) -> Node:
-    """Return the root of the syntax tree of a text. What does not fit the grammar is in nodes `ERROR`.
+def encoded(text: str) -> bytes:
+    """Return a text as bytes.
 
     Raises:
-        Unreadable: it is too long, or reading it takes too long.
+        Unreadable: it is not valid, or too long.
     """
+    try:
+        data = text.encode()
+    except UnicodeEncodeError:
+        raise Unreadable("it is not valid Unicode text") from None
     if len(data) > MAX_TEXT_BYTES:
         raise Unreadable(f"it is longer than {MAX_TEXT_BYTES:,} bytes")
     if data.count(b"|") > MAX_PIPES:
         raise Unreadable("it has too many pipes")
+    return data
+
+
+def tree_of(data: bytes) -> Node:
+    """Return the root of the syntax tree of a text. What does not fit the grammar is in nodes `ERROR`.
+
+    Raises:
+        Unreadable: reading it takes too long.
+    """
+    if not data.isascii():
+        data = _BEYOND_ASCII.sub(b"Z", data)
     parser = tree_sitter_parser()
     if len(data) <= _AT_ONCE:
         return parser.parse(data).root_node

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PLAIN = re.compile(rb"[A-Za-z0-9_./@%+:,-][A-Za-z0-9_./@%+:,=^~#-]*")
 """A word that the shell takes as it is, except for a `~` after `:` or `=`."""
 LITERAL = re.compile(r"""[A-Za-z0-9_@%+=:,./-]+|'[^'\n]*'|"[^"\n$`\\!]*\"""", re.ASCII)
-"""A word in which nothing has a meaning, as rules that allow want it."""
+"""A word in which nothing has a meaning."""
 _RAW = re.compile(r"""\\(.)|([^\\\s|&;()<>'"`$]+)|(.)""", re.DOTALL)
 _IN_QUOTES = re.compile(
     r"""\\([$`"\\])|\\(\n)|(\\[^$`"\\\n]|[^"\\`$]+)|(\$)(?![A-Za-z0-9_@*#?$!({\[-])|(.)""", re.DOTALL

@@ -42,6 +42,11 @@ class SimpleCommand(NamedTuple):
     is_folder_known: bool = True
     """Whether it runs in one of the folders for certain."""
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The texts of its words."""
+        return tuple([word.text for word in self.words])
+
 
 class Script(NamedTuple):
     """Everything that a shell text runs."""
@@ -53,6 +58,8 @@ class Script(NamedTuple):
     """Its invisible and bidirectional characters, spelled out; empty if it has none."""
     is_plain: bool = False
     """Whether it is made of literal words, `&&`, `||`, `;` and `|` alone."""
+    ends: tuple[str, ...] = ("",)
+    """The folders in which it may end."""
 
 
 PieceKind = Literal["raw", "quoted", "glob", "split", "unknown"]

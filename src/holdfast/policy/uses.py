@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from holdfast.policy.simple import SimpleCommand, Word
 
-Depth = Literal["", "visible", "all"]
+Depth = Literal["", "visible", "all", "links"]
 UseAccess = Literal["read", "write", "tree"]
 
 
@@ -21,7 +21,12 @@ class Use(NamedTuple):
     overwrites: bool = False
     """Whether it replaces what was there, or moves it away."""
     deep: Depth = ""
-    """What it reads of a folder, at any depth: nothing, all files, or those whose names begin with no dot."""
+    """What it reads of a folder, at any depth: nothing, files whose names begin with no dot, all files, or also what
+    links lead to."""
+    picked: tuple[str, ...] = ()
+    """Patterns of the names that it reads of a folder, in small letters; empty: every name."""
+    is_target: bool = False
+    """Whether it is the place to which something is moved."""
 
 
 class Uses(NamedTuple):
@@ -44,11 +49,14 @@ Reader = Callable[[SimpleCommand, str], Uses]
 """Returns what a command does, from the command and the name of its program."""
 
 
+NOTHING = Uses()
+
+
 def merged(uses: Iterable[Uses]) -> Uses:
     """Return the sum of what several readings of one command found. The first reason counts."""
-    every = tuple(uses)
-    if len(every) == 1:
-        return every[0]
+    every = [each for each in uses if each != NOTHING]
+    if len(every) < 2:
+        return every[0] if every else NOTHING
     return Uses(
         files=tuple([use for each in every for use in each.files]),
         inner=tuple([command for each in every for command in each.inner]),

@@ -43,6 +43,10 @@ class PathWord(NamedTuple):
     """Whether what was there before is lost."""
     deep: Depth = ""
     """What the command reads below it."""
+    picked: tuple[str, ...] = ()
+    """As in `Use.picked`."""
+    is_target: bool = False
+    """As in `Use.is_target`."""
 
 
 def words_of(command: Command) -> Iterator[PathWord]:
@@ -68,7 +72,8 @@ def _used(step: Step) -> Iterator[PathWord]:
         if word.text == OWN_PIPE:
             continue
         is_sure = word.is_known and (is_known or word.text.startswith("/"))
-        yield PathWord(word.text, use.access, "", word.is_glob, True, is_sure, use.overwrites, use.deep)
+        more = use.deep, use.picked, use.is_target
+        yield PathWord(word.text, use.access, "", word.is_glob, True, is_sure, use.overwrites, *more)
     for operator, word in step.command.redirections:
         if operator.startswith("<<") or word.text in HARMLESS_DEVICES or word.text == OWN_PIPE:
             continue

@@ -5,6 +5,7 @@ A list is within another one if it allows nothing that the other does not. `poli
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
@@ -16,6 +17,8 @@ EVERYWHERE = "."
 READ_ONLY = ":ro"
 WEB_PORTS = (80, 443)
 """The ports of an entry that names none."""
+_ACCESS = re.compile(r"(?::[rwxo]{1,3})+\Z", re.IGNORECASE)
+_READS = re.compile(r":(?:r|ro|rx)\Z", re.IGNORECASE)
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII)
 _NUMBER = re.compile(r"(?:[0-9]+|0x[0-9a-f]*)", re.ASCII)
 _HOST_MAX_CHARS = 253
@@ -49,7 +52,7 @@ def allowed_path_of(text: str) -> AllowedPath:
     """
     path = text.removesuffix(READ_ONLY)
     names = [name for name in path.split("/") if name not in ("", ".")]
-    near = "/".join(name for name in names if name != "..") or EVERYWHERE
+    near = "/".join(name for name in names if name not in ("..", "~")) or EVERYWHERE
     near += READ_ONLY if text.endswith(READ_ONLY) else ""
     if not path:
         raise WrongEntry(f"is empty; the nearest one is {near}")
@@ -61,6 +64,27 @@ def allowed_path_of(text: str) -> AllowedPath:
     if len(path) > _PATH_MAX_CHARS or not path.isprintable():
         raise WrongEntry("is not the path of a file")
     return AllowedPath("/".join(names) or EVERYWHERE, text.endswith(READ_ONLY))
+
+
+def listed_path_of(text: str) -> AllowedPath:
+    """Read one entry of a configuration: no pattern, and nothing else than `:ro` after the path.
+
+    Raises:
+        WrongEntry: it is not a path inside the workspace, or surely not the one that was meant.
+    """
+    path = text.removesuffix(READ_ONLY)
+    plain = _ACCESS.sub("", path)
+    kept = [*itertools.takewhile(lambda name: "*" not in name and "?" not in name, plain.split("/"))]
+    is_read_only = text.endswith(READ_ONLY) or _READS.search(text) is not None
+    near = "/".join(name for name in kept if name not in ("", ".", "..", "~")) or EVERYWHERE
+    near += READ_ONLY if is_read_only else ""
+    if plain != path:
+        raise WrongEntry(f"ends with something else than {READ_ONLY}; the nearest one is {near}")
+    if len(kept) < len(plain.split("/")):
+        raise WrongEntry(
+            f"is a pattern, and an entry is a file, or a folder with everything in it; the nearest one is {near}"
+        )
+    return allowed_path_of(text)
 
 
 def access_to(path: str, allowed: Sequence[AllowedPath]) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.protocol.untrusted import decode_untrusted
+from holdfast.protocol.untrusted import decode_exact
 
 ANSWER = "answer"
 """The tool, which only runs with calibrated answers have."""
@@ -36,12 +36,12 @@ def value_in(text: str) -> Any:
         msgspec.DecodeError: the answer is not a JSON value.
     """
     try:
-        return decode_untrusted(text)
+        return decode_exact(text)
     except msgspec.DecodeError as error:
         fenced = _fenced(text)
         if len(fenced) != 1:
             raise error from None
-        return decode_untrusted(fenced[0])
+        return decode_exact(fenced[0])
 
 
 def _fenced(text: str) -> list[str]:

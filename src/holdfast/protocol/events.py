@@ -12,19 +12,24 @@ from typing import Literal, get_args
 import msgspec
 
 from holdfast.protocol.answers import Answer
-from holdfast.protocol.commands import Decided, Scope
+from holdfast.protocol.approvals import ApprovalConsumed as ApprovalConsumed
+from holdfast.protocol.approvals import ApprovalRequested as ApprovalRequested
+from holdfast.protocol.approvals import ApprovalResolved as ApprovalResolved
+from holdfast.protocol.approvals import Resolution as Resolution
+from holdfast.protocol.commands import Scope
 from holdfast.protocol.compaction import ContextCompacted as ContextCompacted
 from holdfast.protocol.compaction import ViewPart as ViewPart
 from holdfast.protocol.evidence import ANY_CALL, Likeness
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.files import FilesRestored as FilesRestored
 from holdfast.protocol.files import FilesRestoring as FilesRestoring
-from holdfast.protocol.grants import Grant
 from holdfast.protocol.grants import GrantMade as GrantMade
 from holdfast.protocol.grants import GrantRevoked as GrantRevoked
 from holdfast.protocol.hooks import HookEvent
 from holdfast.protocol.kinds import NO_KINDS, Kinds
 from holdfast.protocol.messages import Attachment, Estimated, Finish, Part, Usage, Verdict
+from holdfast.protocol.notify import NotificationDue as NotificationDue
+from holdfast.protocol.notify import NotificationEnded as NotificationEnded
 from holdfast.protocol.plan import Plan
 from holdfast.protocol.prompt import PromptBuilt as PromptBuilt
 from holdfast.protocol.reflection import Reflection
@@ -32,14 +37,11 @@ from holdfast.protocol.request import Purpose, Request, SidePurpose
 from holdfast.protocol.settings import Group, SettingsRef
 from holdfast.protocol.tools import (
     EVERYTHING,
-    NO_REACH,
     CallResult,
     Decision,
     Effect,
     Expectation,
-    Offer,
     OnInterrupt,
-    Reach,
     Resource,
 )
 
@@ -90,6 +92,8 @@ class Attached(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     epoch: int
     holder: str = ""
+    background: tuple[str, ...] = ()
+    """The processes in the background that still run. The others are gone."""
 
 
 # --- run ----------------------------------------------------------------------------------------
@@ -186,7 +190,7 @@ class NoteAdded(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     about: Literal[
         "cost", "tokens", "repeat", "empty", "continue", "calls", "cap", "takeover", "output", "files", "stall",
-        "workspace", "plan", "reflection", "reflected", "answer", "arguments", "approval",
+        "workspace", "plan", "reflection", "reflected", "answer", "arguments", "approval", "processes",
     ]  # fmt: skip
     text: str
 
@@ -437,68 +441,6 @@ class AnswerGiven(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Its confidence is too low: the model was told to look again, and the run goes on."""
 
 
-# --- approvals ----------------------------------------------------------------------------------
-
-
-class ApprovalRequested(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A person has to decide (or, with a question, to answer)."""
-
-    approval_id: str
-    call_id: str
-    name: str
-    arguments: str
-    sha256: str
-    """The hash of everything that the request shows (`tools.Bound`). If any of it differs when the call is about to
-    start, Holdfast asks again."""
-    deadline_ms: int
-    source: str = ""
-    """Where the tool comes from, as its spec says."""
-    workspace: str = ""
-    cwd: str = ""
-    binary: str = ""
-    reason: str = ""
-    default: Literal["deny"] = "deny"
-    question: str = ""
-    options: tuple[str, ...] = ()
-    decisions: tuple[Decision, ...] = ()
-    resources: tuple[Resource, ...] = EVERYTHING
-    seal: str = ""
-    """A seal of the original, if `arguments` is a masked copy. `sha256` covers it, and it reveals nothing."""
-    reach: Reach = NO_REACH
-    offer: Offer | None = None
-    """The grant that an approval may make."""
-    no_offer: str = ""
-    """Why it may make none, as a sentence."""
-    lapsed: Grant | None = None
-    """A grant that would have covered the call, and has ended: nothing told of that before."""
-    is_deferred: bool = False
-    """The model works on something else meanwhile: for it the call is over."""
-    step: str = ""
-    """The step of the plan that waits with a deferred call."""
-
-
-Resolution = Literal[Decided, "expired", "withdrawn"]
-"""Somebody decided, or nobody did in time (`expired`), or the run ended first (`withdrawn`)."""
-
-
-class ApprovalResolved(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """How an approval or a question ended."""
-
-    approval_id: str
-    decision: Resolution
-    by: str
-    note: str = ""
-    scopes: tuple[Scope, ...] = ()
-    """The scopes of the person who wrote the note: what the note may ask for."""
-
-
-class ApprovalConsumed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """The permission was used for the first start of its call, recorded with it. Further attempts of the same call
-    use it again, and no other call can."""
-
-    approval_id: str
-
-
 # --- hooks --------------------------------------------------------------------------------------
 
 
@@ -562,9 +504,20 @@ ToolEvent = (
 )
 ContextEvent = ContextCompacted | SummaryDiscarded | CompactionAsked | ContextRestored
 ApprovalEvent = ApprovalRequested | ApprovalResolved | ApprovalConsumed | GrantMade | GrantRevoked
+NotifyEvent = NotificationDue | NotificationEnded
 FileEvent = FilesRestoring | FilesRestored
 HookFact = HooksDue | HookEnded
-Event = SessionEvent | RunEvent | ModelEvent | ContextEvent | ToolEvent | ApprovalEvent | FileEvent | HookFact
+Event = (
+    SessionEvent
+    | RunEvent
+    | ModelEvent
+    | ContextEvent
+    | ToolEvent
+    | ApprovalEvent
+    | FileEvent
+    | HookFact
+    | NotifyEvent
+)
 
 EVENT_TYPES: tuple[type[Event], ...] = get_args(Event)
 

@@ -59,5 +59,7 @@ def permission_of(grant: Grant) -> Decision:
 
 def grant_in(decisions: Iterable[Decision]) -> str:
     """Return the id of the grant that covers a call; empty if none does."""
-    found = (each.rule for each in decisions if each.by == APPROVAL and each.rule.startswith(_GRANT))
-    return next(found, "").removeprefix(_GRANT)
+    for each in decisions:
+        if each.by == APPROVAL and each.rule.startswith(_GRANT):
+            return each.rule.removeprefix(_GRANT)
+    return ""

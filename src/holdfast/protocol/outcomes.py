@@ -14,6 +14,7 @@ from holdfast.protocol.failures import Failure
 from holdfast.protocol.hooks import HookAnswer
 from holdfast.protocol.kinds import NO_KINDS, Kinds
 from holdfast.protocol.messages import Estimated, ModelReply, Usage
+from holdfast.protocol.notify import Notified
 from holdfast.protocol.prompt import Section
 from holdfast.protocol.tools import CallResult
 
@@ -83,4 +84,4 @@ class Lost(msgspec.Struct, frozen=True):
 
 
 ModelResult = ModelReply | ModelFailure | ModelCut
-AttemptResult = ModelResult | CallResult | HookAnswer
+AttemptResult = ModelResult | CallResult | HookAnswer | Notified

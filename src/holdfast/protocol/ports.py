@@ -17,6 +17,7 @@ from holdfast.protocol.grants import Grant
 from holdfast.protocol.hooks import Hook, HookAnswer, Occasion
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import MediaType, Message, ModelReply, ToolCall, Verdict
+from holdfast.protocol.notify import NotificationDue, Notified
 from holdfast.protocol.outcomes import ModelCut, ModelFailure, Probed
 from holdfast.protocol.request import Purpose
 from holdfast.protocol.rows import (
@@ -36,7 +37,7 @@ from holdfast.protocol.rows import (
     Verified,
 )
 from holdfast.protocol.settings import Output, Policy, Settings
-from holdfast.protocol.tools import Admission, Expectation, Resource, ToolSpec
+from holdfast.protocol.tools import Admission, BackgroundProcess, Expectation, Resource, ToolSpec, Written
 from holdfast.protocol.trust import CLEAN, Label, Taint, Trust
 
 T = TypeVar("T")
@@ -425,6 +426,8 @@ class RawResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """It was answered from what is known: a note says so."""
     is_unavailable: bool = False
     """The tool could not work, whatever its arguments are: a service is down, a program is missing."""
+    background: BackgroundProcess | None = None
+    """As in `CallResult`."""
 
 
 class Tool(Protocol):
@@ -470,6 +473,8 @@ class Proposal(msgspec.Struct, frozen=True):
     """How many other calls of the session started within the last hour; 0 if nothing limits them."""
     has_plan: bool = False
     """The run has a plan."""
+    written: tuple[Written, ...] = ()
+    """The files that file tools wrote in the session, as far as they are remembered."""
     is_approved: bool = False
     """Somebody approved it: `ask` is allowed, and `deny` still rules. The caller compares what was approved."""
     check: Check | None = None
@@ -484,6 +489,22 @@ class Hooks(Protocol):
 
         Raises:
             Lapsed: the check failed, and the hook was not started.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """End what still runs."""
+        ...
+
+
+class Notifier(Protocol):
+    """Notifies people of what happens to sessions."""
+
+    async def notify(self, session: str, workspace: str, due: NotificationDue, check: Check) -> Notified:
+        """Notify once, even if a process before this one tried, and return what became of it.
+
+        Raises:
+            Lapsed: the check failed, and nothing was done.
         """
         ...
 
@@ -538,6 +559,14 @@ class Tools(Protocol):
 
     async def end_orphans(self, keys: Sequence[str]) -> None:
         """End every process that has one of the call keys in its environment."""
+        ...
+
+    def in_background(self, session: str) -> Collection[str]:
+        """Return the ids of the processes that run in the background of a session, in this runtime."""
+        ...
+
+    async def end_background(self, session: str) -> None:
+        """End these processes, and forget what they printed."""
         ...
 
     def survey(self, workspace: str, since_ms: int, named: Sequence[str]) -> str:

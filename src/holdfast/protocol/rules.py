@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Literal, NamedTuple
@@ -19,40 +18,13 @@ Layer = Literal["admin", "user", "project"]
 SHELL = "shell"
 RULE_MAX_CHARS = 500
 
-LAUNCHERS = frozenset({
-    # shells
-    "sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "yash", "fish", "csh", "tcsh", "rbash", "busybox",
-    "toybox", "pwsh", "powershell",
-    # interpreters, and programs that run a text they are given
-    "python", "pypy", "ipython", "perl", "ruby", "irb", "node", "nodejs", "deno", "bun", "php", "lua",
-    "luajit", "awk", "gawk", "mawk", "nawk", "tclsh", "wish", "expect",
-    "rscript", "r", "julia", "ghci", "guile", "racket", "groovy", "jshell", "osascript", "sed", "ed", "ex",
-    "vi", "vim", "nvim", "emacs", "gdb", "npx", "uvx", "pipx",
-    # wrappers, which run another program
-    "sudo", "doas", "su", "runuser", "pkexec", "env", "nohup", "time", "timeout", "nice", "ionice", "chrt",
-    "taskset", "stdbuf", "setsid", "setpriv", "xargs", "parallel",
-    "watch", "chroot", "unshare", "nsenter", "bwrap", "firejail", "script", "strace", "ltrace", "flock",
-    "systemd-run", "ssh", "find", "fd", "entr",
-    # words of the shell that run a text, or change what later words mean
-    "command", "builtin", "exec", "eval", "source", ".", "cd", "pushd", "popd", "alias", "unalias",
-    "export", "set", "unset", "trap", "hash", "read", "declare", "typeset",
-    "local", "readonly", "enable", "shopt", "mapfile", "readarray", "coproc", "!", "{", "if", "then",
-    "elif", "else", "while", "until", "for", "do", "case", "select",
-    "function", "[[",
-})  # fmt: skip
-"""What runs whatever it is given. A rule that allowed one of them would allow everything."""
-_VERSION = re.compile(r"[0-9.]+\Z")
-
 BUILT_IN = (
     "read_file", "write_file", "edit_file", "apply_patch", "list_dir", "glob", "grep", "shell", "ask_user",
-    "update_plan", "answer", "read_output", "recall_history", "git_status", "git_diff", "git_log",
+    "update_plan", "answer", "read_output", "recall_history", "git_status", "git_diff", "git_log", "web_fetch",
+    "http_request", "web_search", "process_output", "process_stop",
 )  # fmt: skip
-"""Tools whose names are recognised when they are misspelled."""
-_NEAR = 0.8
+"""The tools that come with Holdfast."""
 _RULE = re.compile(r"([A-Za-z*][A-Za-z0-9_*-]{0,127})(?:\((.*)\))?")
-
-
-_TOOL_GLOB = re.compile(r"[A-Za-z0-9_*-]{1,128}")
 
 
 class PolicyRule(msgspec.Struct, frozen=True, gc=False):
@@ -84,70 +56,33 @@ class WrongRule(ValueError):
         """What may have been meant, the likeliest first."""
 
 
-def is_launcher(program: str) -> bool:
-    """Return whether a program runs whatever it is given. It may be a path, and have a version in its name."""
-    name = program.rsplit("/", 1)[-1].casefold()
-    return name in LAUNCHERS or _VERSION.sub("", name) in LAUNCHERS
-
-
 @lru_cache(maxsize=4_096)
 def rule_of(text: str) -> Rule:
-    """Take a rule apart.
+    """Take a rule apart. `known_rules` says whether it can match anything.
 
     Raises:
         WrongRule: it is not a rule.
     """
-    try:
-        return _rule(text)
-    except WrongRule as error:
-        near = next(filter(_is_rule, error.nearest), "")
-        advice = f"; the nearest rule is {near}" if near else ""
-        raise WrongRule(f"{error}{advice}") from None
-
-
-def allow_rule_of(text: str) -> Rule:
-    """Take a rule apart that allows something.
-
-    Raises:
-        WrongRule: it is not a rule, or it would allow everything.
-    """
-    rule = rule_of(text)
-    if rule.words:
-        if is_launcher(rule.words[0]):
-            raise WrongRule(
-                f"would allow everything, because `{rule.words[0]}` runs whatever it is given; "
-                "allow the program that it runs"
-            )
-    elif fnmatchcase(SHELL, rule.tool):
-        near = "name the tools" if rule.tool != SHELL else "name a program, as in shell(PROGRAM *)"
-        raise WrongRule(f"would allow every command; {near}")
-    return rule
-
-
-def _is_rule(text: str) -> bool:
-    try:
-        _rule(text)
-    except WrongRule:
-        return False
-    return True
-
-
-def _rule(text: str) -> Rule:
-    found = _RULE.fullmatch(text) if len(text) <= RULE_MAX_CHARS and text.isprintable() else None
-    if found is None:
-        plain = " ".join(text.split())[:RULE_MAX_CHARS]
-        meant = (plain.replace(" (", "(", 1), f"{plain})", f"shell({plain})")
-        raise WrongRule("is not TOOL, TOOL(PATH) or shell(PROGRAM WORDS *)", *meant)
-    tool, within = found[1], found[2]
-    near = [] if "*" in tool or tool in BUILT_IN else get_close_matches(tool, BUILT_IN, 1, _NEAR)
-    near = [SHELL] if tool.casefold() == SHELL != tool else near
-    if near:
-        raise WrongRule("names no tool", text.replace(tool, near[0], 1))
+    tool, within = parts_of(text)
     if within is None:
         return Rule(tool)
     if not within.strip():
         raise WrongRule("has nothing in its parentheses", tool)
     return _command_rule(within) if tool == SHELL else _path_rule(tool, within)
+
+
+def parts_of(text: str) -> tuple[str, str | None]:
+    """Return the tool of a rule, and what is in its parentheses; None without them.
+
+    Raises:
+        WrongRule: it is not written as a rule.
+    """
+    found = _RULE.fullmatch(text) if len(text) <= RULE_MAX_CHARS and text.isprintable() else None
+    if found is None:
+        plain = " ".join(text.split())[:RULE_MAX_CHARS]
+        meant = (plain.replace(" (", "(", 1), f"{plain})", f"shell({plain})")
+        raise WrongRule("is not TOOL, TOOL(PATH) or shell(PROGRAM WORDS *)", *meant)
+    return found[1], found[2]
 
 
 def _command_rule(within: str) -> Rule:
@@ -159,10 +94,14 @@ def _command_rule(within: str) -> Rule:
         raise WrongRule("names no program", SHELL)
     first = next((at for at, word in enumerate(words) if "*" in word), len(words))
     if first == 0:
-        raise WrongRule("names no program; a rule for all commands is written `shell`")
+        program = words[0].removesuffix(":*")
+        near = f"shell({shlex.quote(program)} *)" if "*" not in program else SHELL
+        raise WrongRule("names no program; a rule for all commands is written `shell`", near)
     is_open = first == len(words) - 1 and words[-1] == "*"
     if first < len(words) and not is_open:
-        near = f"shell({shlex.join(words[:first])} *)"
+        whole = [*words[:first], *filter(None, [words[first].removesuffix("*").removesuffix(":")])]
+        kept = whole if words[first].endswith(":*") else words[:first]
+        near = f"shell({shlex.join(kept)} *)"
         raise WrongRule("has a `*` that is not a word of its own at the end", near)
     return Rule(SHELL, words=tuple(words[:first]), is_open=is_open)
 
@@ -175,23 +114,6 @@ def _path_rule(tool: str, path: str) -> Rule:
     if path != path.strip():
         raise WrongRule("has spaces around its path", f"{tool}({path.strip()})")
     return Rule(tool, path=path)
-
-
-def tool_glob_of(text: str) -> str:
-    """Return a glob on the names of tools.
-
-    Raises:
-        WrongRule: it is not one.
-    """
-    if not _TOOL_GLOB.fullmatch(text):
-        raise WrongRule("is not the name of a tool, in which * stands for any letters")
-    if (
-        "*" not in text
-        and text not in BUILT_IN
-        and (near := get_close_matches(text, BUILT_IN, n=1, cutoff=_NEAR))
-    ):
-        raise WrongRule("is not a built-in tool", *near)
-    return text
 
 
 def globs_are_within(new: Sequence[str], old: Sequence[str]) -> bool:

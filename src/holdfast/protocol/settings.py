@@ -15,6 +15,7 @@ from msgspec.structs import fields, replace
 from holdfast.protocol.allowed import EVERYWHERE
 from holdfast.protocol.hooks import Hook
 from holdfast.protocol.limits import DEFAULT_MAX_OUTPUT_TOKENS, Limits, ModelFacts
+from holdfast.protocol.notify import NotifyAbout
 from holdfast.protocol.prompt import CustomSection
 from holdfast.protocol.rules import PolicyRule
 
@@ -54,6 +55,11 @@ class Posture(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="po
     autonomy: Autonomy = "supervised"
     approve_by: ApproveBy = "wait"
     approval_deadline_s: float = 604_800.0
+    notify_on: tuple[NotifyAbout, ...] = ()
+    """What people are notified of."""
+
+
+Unproved = Literal["ask", "allow"]
 
 
 class Policy(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="policy"):
@@ -79,6 +85,8 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="pol
     """Whether strangers wrote the files of the workspace."""
     grants_last_s: float = 43_200.0
     """How long a grant lasts."""
+    sandboxed: Unproved = "ask"
+    """What becomes of a command that is not proved harmless, in a sandbox without network. Without one it asks."""
     actions_per_hour: int = 0
     """When a session has started so many calls within an hour, the next ones ask; 0: they never do."""
 

@@ -88,6 +88,20 @@ class FileChange(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The file before is too large to be kept."""
 
 
+MARK_DIGITS = 32
+
+
+class Written(msgspec.Struct, frozen=True, gc=False):
+    """A file as a file tool left it."""
+
+    path: str
+    """Relative to the workspace."""
+    mark: str
+    """The first `MARK_DIGITS` of the hash of its content (`FileChange.after`); empty if the file is gone, or the one
+    before it is not kept.
+    """
+
+
 class FileRestore(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A file that is put back, if it still is what it was when this was decided."""
 
@@ -172,20 +186,20 @@ class Touched:
         if not self._paths:
             return False
         for resource in resources:
-            path = _folded(resource.path)
+            path = folded(resource.path)
             for access in _ACCESSES if resource.access == "write" else _ACCESSES[:1]:
                 paths, above = self._paths.get(access, _NONE), self._above.get(access, _NONE)
-                if path in above or not paths.isdisjoint(_above(path)):
+                if path in above or not paths.isdisjoint(folders_of(path)):
                     return True
         return False
 
     def _read(self) -> None:
         for resource in self._unread:
-            path = _folded(resource.path)
+            path = folded(resource.path)
             paths = self._paths.setdefault(resource.access, set())
             if path not in paths:
                 paths.add(path)
-                self._above.setdefault(resource.access, set()).update(_above(path))
+                self._above.setdefault(resource.access, set()).update(folders_of(path))
         self._unread = []
 
 
@@ -193,12 +207,12 @@ _ACCESSES: tuple[Access, ...] = ("write", "read")
 _NONE: frozenset[str] = frozenset()
 
 
-def _folded(path: str) -> str:
+def folded(path: str) -> str:
     """Return the path as a file system compares it that ignores case; `/` for the empty path."""
     return f"{path.rstrip('/')}/".casefold()
 
 
-def _above(path: str) -> list[str]:
+def folders_of(path: str) -> list[str]:
     """Return the folders above a folded path, and the path: `/`, `/a/` and `/a/b/` for `/a/b/`."""
     return [path[: place + 1] for place, char in enumerate(path) if char == "/"]
 
@@ -375,6 +389,17 @@ def bound(tool: str, workspace: str, admitted: Allowed | Asked) -> Bound:
     )
 
 
+class BackgroundProcess(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A process that goes on after the call that started it."""
+
+    id: str
+    """The id of that call."""
+    command: str = ""
+    """The beginning of what runs, redacted."""
+    is_over: bool = False
+    """It has ended."""
+
+
 CallStatus = Literal["ok", "error", "timeout", "cancelled", "unknown"]
 
 
@@ -402,6 +427,8 @@ class CallResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     is_private: bool | None = None
     """Whether it shows what is not meant for others; None: if it is `data`. With `trust`, it has the flags that a
     result brings into a session, so that of a child session brings the child's."""
+    background: BackgroundProcess | None = None
+    """The process in the background that the call started, or that it found to be over."""
 
     @property
     def shows_private(self) -> bool:
@@ -410,3 +437,8 @@ class CallResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 HOLDFAST = "holdfast"
 """The origin of what the runtime says in place of a tool."""
+
+
+def own_result(status: CallStatus, text: str, failure: Failure | None = None) -> CallResult:
+    """Return what the runtime says in place of a tool. It shows nothing that anybody has read."""
+    return CallResult(status, text, failure, trust="data", origin=HOLDFAST, is_private=False)

@@ -5,6 +5,7 @@ What it should look like, and what becomes of it when it does not, is the reader
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -16,6 +17,7 @@ give up at a depth of its own."""
 _STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[][{}]', re.DOTALL)
 """An unterminated string matches to the end of the text. Otherwise the search would start again at each quote, which
 is quadratic."""
+_SHOWN_CHARS = 60
 
 
 def decode_untrusted(text: str | bytes) -> Any:
@@ -39,6 +41,35 @@ def decode_untrusted(text: str | bytes) -> Any:
         return msgspec.json.decode(text)
     except UnicodeEncodeError:  # a lone surrogate
         raise msgspec.DecodeError("it contains what no text may contain") from None
+
+
+def decode_exact(text: str | bytes) -> Any:
+    """The value in a JSON text that decides something: a text that names a member twice says two things.
+
+    Raises:
+        msgspec.DecodeError: it is not JSON as above, or an object in it names a member twice.
+    """
+    value = decode_untrusted(text)
+    if isinstance(value, dict | list):
+        _members_once.decode(text if isinstance(text, str) else text.decode())
+    return value
+
+
+def _once(pairs: list[tuple[str, Any]]) -> None:
+    if len(pairs) > 1:
+        names: set[str] = set()
+        for name, _ in pairs:
+            if name in names:
+                shown = name if len(name) <= _SHOWN_CHARS else f"{name[:_SHOWN_CHARS]}..."
+                raise msgspec.DecodeError(f"an object names {shown!r} twice")
+            names.add(name)
+
+
+def _nothing(_: str) -> None:
+    """Numbers are not read: Python limits the digits of a whole one."""
+
+
+_members_once = json.JSONDecoder(object_pairs_hook=_once, parse_int=_nothing, parse_float=_nothing)
 
 
 def _nesting(text: str) -> int:

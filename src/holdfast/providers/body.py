@@ -38,6 +38,9 @@ class CheckedBody(Payload):
         except Fenced as fenced:
             self.fenced = fenced
             raise
+        if len(self._content) <= _PIECE_BYTES:
+            await writer.write(self._content)
+            return
         rest = memoryview(self._content)
         while rest:
             await writer.write(rest[:_PIECE_BYTES])

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from holdfast.deadlines import Deadline, Deadlines
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.ports import Check
 from holdfast.providers.errors import clip
@@ -59,6 +60,7 @@ class HttpPool:
     def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
         self._proxies: dict[str, str] = {}
+        self._deadlines = Deadlines()
 
     async def post(
         self,
@@ -89,11 +91,11 @@ class HttpPool:
         session = self._open()
         proxy = proxy_for(url, self._proxies) if self._proxies else None
         try:
-            async with (
-                asyncio.timeout(idle_s) as deadline,
-                session.post(url, data=data, headers=headers, allow_redirects=False, proxy=proxy) as response,
-            ):
-                return await _read(response, deadline, idle_s, receive, [] if kept is None else kept)
+            with self._deadlines.at(asyncio.get_running_loop().time() + idle_s) as deadline:
+                async with session.post(
+                    url, data=data, headers=headers, allow_redirects=False, proxy=proxy
+                ) as response:
+                    return await _read(response, deadline, idle_s, receive, [] if kept is None else kept)
         except aiohttp.ClientConnectorCertificateError as error:
             message = "The certificate of the model's server is not valid for its address."
             return NoResponse(
@@ -137,7 +139,7 @@ class HttpPool:
 
 async def _read(
     response: aiohttp.ClientResponse,
-    deadline: asyncio.Timeout,
+    deadline: Deadline,
     idle_s: float,
     receive: Receive | None,
     kept: list[bytes],
@@ -163,7 +165,7 @@ async def _read(
         if heard is Heard.END:
             patience_s = AFTER_END_S
         if heard is not Heard.NOTHING:
-            deadline.reschedule(asyncio.get_running_loop().time() + patience_s)
+            deadline.move(asyncio.get_running_loop().time() + patience_s)
     return Response(response.status, response.headers, b"".join(chunks))
 
 

@@ -7,6 +7,7 @@ reader looks at a character a bounded number of times, and says how far it looke
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -125,7 +126,16 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-_decoder = json.JSONDecoder(strict=False, parse_constant=_no_constant, object_pairs_hook=_members)
+def _number(written: str) -> float:
+    value = float(written)
+    if not math.isfinite(value):
+        raise ValueError(f"the number {written[:20]} is too large")
+    return value
+
+
+_decoder = json.JSONDecoder(
+    strict=False, parse_constant=_no_constant, parse_float=_number, object_pairs_hook=_members
+)
 _DEEP = "a value is nested too deeply"
 _WINDOW_CHARS = 2_048
 _LONGEST_ATOM = 13
@@ -163,7 +173,12 @@ def _decode(part: str) -> tuple[Any, int]:
     if not part:
         raise Cut
     try:
-        return _decoder.raw_decode(part)
+        value, end = _decoder.raw_decode(part)
+        if "\\u" in part:
+            msgspec.json.encode(value)
+        return value, end
+    except UnicodeEncodeError:
+        raise Broken(len(part), "an escape is half a character") from None
     except json.JSONDecodeError as error:
         rest = part[error.pos : error.pos + _LONGEST_ATOM]
         if error.pos + _LONGEST_ATOM > len(part) or error.msg.startswith("Unterminated string"):
@@ -189,7 +204,10 @@ def value_of(text: str) -> Any:
     if plain.casefold() in _LITERALS:
         return _LITERALS[plain.casefold()]
     if _NUMBER.fullmatch(plain):
-        return json.loads(plain)
+        try:
+            return _decoder.decode(plain)
+        except ValueError:
+            return text
     if plain[:1] in ("{", "["):
         try:
             value, end = json_at(plain, 0)

@@ -45,6 +45,9 @@ _IN_JSON = "\\\\"
 _TOLD = ("malformed", "truncated", "skipped")
 """Why a block that the model meant as a call does not run. A quotation was not meant so."""
 _ECHOED = "it repeats a block from a text that is not yours"
+_TOO_MANY = "it comes after more calls than one response may have"
+MOST_LOOKS = 256
+"""How many different blocks of a response are looked for in the request. No response has so many calls that run."""
 _RULES = """\
 # Calling tools
 
@@ -151,8 +154,13 @@ class TextProvider:
         """
         own: list[tuple[RawCall, str]] = []
         echoed: list[Rejected] = []
+        is_echo: dict[str, bool] = {}
         for call, block in zip(reading.calls, reading.blocks, strict=True):
-            if msgspec.json.encode(defused(block.strip(), self._format))[1:-1] in body:
+            if block not in is_echo and len(is_echo) < MOST_LOOKS:  # each look goes through the whole request
+                is_echo[block] = msgspec.json.encode(defused(block.strip(), self._format))[1:-1] in body
+            if block not in is_echo:
+                echoed.append(Rejected("skipped", _TOO_MANY, block))
+            elif is_echo[block]:
                 echoed.append(Rejected("echoed", _ECHOED, block))
             else:
                 own.append((call, block))

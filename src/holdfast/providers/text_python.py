@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -102,10 +103,10 @@ def _value(text: str, at: int, depth: int) -> tuple[Any, int]:
 
 
 def _number(written: str, at: int) -> int | float:
-    try:
-        return float(written) if any(char in written for char in ".eE") else int(written)
-    except (ValueError, OverflowError):
-        raise Broken(at, "a number is not readable") from None
+    value = float(written) if any(char in written for char in ".eE") else int(written)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise Broken(at, "a number is too large")
+    return value
 
 
 def _string(text: str, at: int, quote: str) -> tuple[str, int]:

@@ -11,6 +11,7 @@ The callers decide where to mask, and what to do with a text that contains a sec
 
 from __future__ import annotations
 
+from holdfast.redact.part import part_of
 from holdfast.redact.redactor import (
     KNOWN_SECRET_MIN_CHARS,
     PLACES_GATE,
@@ -30,4 +31,5 @@ __all__ = [
     "Span",
     "StreamRedactor",
     "make_redactor",
+    "part_of",
 ]

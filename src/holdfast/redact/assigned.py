@@ -82,7 +82,11 @@ _TOKEN_MIN_CHARS = 10
 _PASSWORD_MIN_CHARS = 4
 _DIGITS_ONLY_MIN_CHARS = 16
 
+_GIVEN_AT_ONCE = r"(?::[A-Za-z]{1,20}=|\|\|?=|[:=!]?==?|=>)\t{0,8}"
+"""`_GIVEN` with a `=` and without blanks: what follows it may be a password of letters alone."""
 _BARE = "[^\\s\"'`,;&<>|"
+_NO_WORD = rf"[A-Za-z_-]*(?:[.:!?)]*{_BARE}A-Za-z_.:!?)-]|[.:!?)]+[A-Za-z_-])|[.:!?)]"
+"""The beginning of a bare value that is more than a word with punctuation."""
 _QUOTED = (('\\\\?"', '[^\\n"'), ("\\\\?'", "[^\\n'"), ("\\\\?`", "[^\\n`"))
 
 
@@ -104,7 +108,8 @@ def gate_patterns() -> Iterator[str]:
     quoted_token = "|".join(mark + _token(character) for mark, character in _QUOTED)
     cases = (
         (secrets, f"{_GIVEN}|{_SAID}", f"{quoted_token}|{_token(_BARE)}"),
-        (passwords, _GIVEN, f"{quoted}|{_BARE}]{{{_PASSWORD_MIN_CHARS}}}"),
+        (passwords, _GIVEN, f"{quoted}|{_NO_WORD}"),
+        (passwords, _GIVEN_AT_ONCE, f"{_BARE}]{{{_PASSWORD_MIN_CHARS}}}"),
         (passwords, _SAID, rf"{quoted}|{_BARE}\d]*\d"),
     )
     for names, between, value in cases:

@@ -34,13 +34,14 @@ _CARD_NUMBER = re.compile(r"4\d{12}(?:\d{3}){0,2}|(?:5[1-5]|2[2-7]|35|6[045])\d{
 def find_credentials(text: str, whole: str = "") -> Iterator[Span]:
     """Yield headers, users in URLs and on command lines, and card numbers.
 
-    `whole`: what the text is a part of. The name of a command may be far before its options.
+    `whole`: what the text is a part of.
     """
-    for hints, pattern, kind, is_real in _PLACES:
-        if any(hint in text for hint in hints) or (whole and hints is _COMMANDS and "curl" in whole):
-            for match in pattern.finditer(text):
-                if is_real(match["s"]):
-                    yield Span(*match.span("s"), kind)
+    for place in _PLACES:
+        hinted = whole if whole and place.is_far else text
+        if any(hint in hinted for hint in place.hints):
+            for match in place.pattern.finditer(text):
+                if place.is_real(match["s"]):
+                    yield Span(*match.span("s"), place.kind)
     for match in _CARD.finditer(text):
         before = text[match.start() - 1 : match.start()]
         if not (before.isalnum() or before in ("_", ".", "+", "-")) and _is_card(match[0]):
@@ -67,18 +68,19 @@ def _is_card(text: str) -> bool:
     return (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
 
 
-_COMMANDS = ("curl",)
 _PLACES: tuple[Place, ...] = (
-    (("uthorization", "UTHORIZATION"), _AUTHORIZATION, "authorization", _is_header_value),
-    (("earer ", "EARER "), _BEARER, "authorization", _is_header_value),
-    (("-key", "-Key", "-token", "-Token", "-auth", "-Auth"), _API_HEADER, "authorization", _is_header_value),
-    (("://",), _URL_USER, "url-credentials", _is_user_password),
-    (_COMMANDS, _CURL_USER, "password", _is_user_password),
+    Place(("uthorization", "UTHORIZATION"), _AUTHORIZATION, "authorization", _is_header_value),
+    Place(("earer ", "EARER "), _BEARER, "authorization", _is_header_value),
+    Place(
+        ("-key", "-Key", "-token", "-Token", "-auth", "-Auth"), _API_HEADER, "authorization", _is_header_value
+    ),
+    Place(("://",), _URL_USER, "url-credentials", _is_user_password),
+    Place(("curl",), _CURL_USER, "password", _is_user_password, is_far=True),
     *PLACES,
 )
 
 
 def gate_patterns() -> Iterator[str]:
     """What a gate before `find_credentials` looks for."""
-    yield from (widened(pattern.pattern) for _, pattern, _, _ in _PLACES)
+    yield from (widened(place.pattern.pattern) for place in _PLACES)
     yield f"(?:^|[^A-Za-z0-9_.+-]){widened(_CARD.pattern)}"

@@ -7,13 +7,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import NamedTuple
 
 from holdfast.redact.assigned import is_placeholder
 
-Place = tuple[tuple[str, ...], re.Pattern[str], str, Callable[[str], bool]]
-"""The hints of a place (every text that has it has one of them), its pattern, the kind, and what a real value is.
-The group `s` is the value.
-"""
+
+class Place(NamedTuple):
+    """A place that shows a secret."""
+
+    hints: tuple[str, ...]
+    """Every text that has the place has one of them."""
+    pattern: re.Pattern[str]
+    """The group `s` is the value."""
+    kind: str
+    is_real: Callable[[str], bool]
+    """Whether it is a value, and no placeholder."""
+    is_far: bool = False
+    """Whether the hint may be far before the rest, like the name of a command before its options."""
+
 
 _OWNERS = (
     "client|api|app|access|refresh|auth|session|bearer|consumer|webhook|signing|shared|encryption|private"
@@ -80,12 +91,12 @@ def _is_signature(value: str) -> bool:
 _COLONS = ('":', '" :', "':", "' :")
 
 PLACES: tuple[Place, ...] = (
-    (_COLONS, _JSON_FIELD, "secret", _is_value),
-    (_COLONS, _JSON_LIST, "secret", _is_list),
-    (("://",), _DATABASE_URL, "url-credentials", _is_given),
-    (("@tcp(", "@unix("), _GO_DATABASE, "password", _is_given),
-    (("racle:", "RACLE:", "sqlplus", "SQLPLUS"), _ORACLE, "password", _is_given),
-    (("={", "= {"), _BRACED, "password", _is_braced),
-    (("sig=", "Sig=", "SIG="), _SIGNATURE, "azure", _is_signature),
-    (("-Art-Api", "-art-api", "-ART-API"), _ART_HEADER, "artifactory", _is_value),
+    Place(_COLONS, _JSON_FIELD, "secret", _is_value),
+    Place(_COLONS, _JSON_LIST, "secret", _is_list),
+    Place(("://",), _DATABASE_URL, "url-credentials", _is_given),
+    Place(("@tcp(", "@unix("), _GO_DATABASE, "password", _is_given),
+    Place(("racle:", "RACLE:", "sqlplus", "SQLPLUS"), _ORACLE, "password", _is_given),
+    Place(("={", "= {"), _BRACED, "password", _is_braced),
+    Place(("sig=", "Sig=", "SIG="), _SIGNATURE, "azure", _is_signature),
+    Place(("-Art-Api", "-art-api", "-ART-API"), _ART_HEADER, "artifactory", _is_value),
 )

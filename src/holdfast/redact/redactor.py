@@ -41,6 +41,9 @@ PLACES_GATE = Gate(chain(assigned.gate_patterns(), credentials.gate_patterns()),
 """Both are closed for ordinary text. One gate for all would be slower, because it would have to learn every
 combination.
 """
+_ASSIGNED_GATE = Gate(assigned.gate_patterns(), 4 * _UNSEEN_CHARS)
+_CREDENTIALS_GATE = Gate(credentials.gate_patterns(), 4 * _UNSEEN_CHARS)
+"""Where `PLACES_GATE` is open, one of these is nearly always closed. A process with few such texts makes neither."""
 
 
 class _Needle(NamedTuple):
@@ -56,6 +59,10 @@ class _Known:
 
     def __init__(self, needles: tuple[_Needle, ...]) -> None:
         self.needles = needles
+        self.named = needles
+        """Those that were known from the beginning."""
+        self.learnt: dict[str, frozenset[str]] = {}
+        """The forms of the values that were learnt, by where they are from."""
         self.lock = Lock()
 
 
@@ -82,17 +89,17 @@ class Redactor:
             self._merged = (known, merged)
         return merged
 
-    def learn(self, values: Iterable[str]) -> None:
-        """Mask these values too, from now on and in every redactor that was made from this one. They have no name, so
-        `known_in` does not find them."""
+    def learn(self, values: Iterable[str], source: str) -> None:
+        """Mask these values too, from now on and in every redactor that was made from this one. They take the place
+        of what was learnt from the same source, and have no name, so `known_in` does not find them."""
+        forms = frozenset(
+            form for value in values if len(value) >= KNOWN_SECRET_MIN_CHARS for form in _forms(value)
+        )
         with self._known.lock:
-            before = {needle.text for needle in self._known.needles}
-            forms = {
-                form for value in values if len(value) >= KNOWN_SECRET_MIN_CHARS for form in _forms(value)
-            }
-            if new := forms - before:
-                known = [*self._known.needles, *(_Needle(form, KNOWN, "") for form in new)]
-                self._known.needles = _sorted(known)
+            self._known.learnt[source] = forms
+            learnt = set().union(*self._known.learnt.values()) - {each.text for each in self._known.named}
+            needles = [*self._known.named, *(_Needle(form, KNOWN, "") for form in learnt)]
+            self._known.needles = _sorted(needles)
 
     def also(self, values: Iterable[str]) -> Redactor:
         """Return a redactor that masks these values everywhere: what only looked like a secret in one place is masked
@@ -186,9 +193,12 @@ def _find_places(text: str) -> Iterator[Span]:
     """Yield the secrets that their places show. Only the parts of the text for which the gate is open are read."""
     for begin, end in _parts(text):
         part = text[begin:end]
-        if PLACES_GATE.is_open(part):
-            for span in chain(find_assigned(part), find_credentials(part, text)):
-                yield span._replace(start=span.start + begin, end=span.end + begin)
+        if not PLACES_GATE.is_open(part):
+            continue
+        values = find_assigned(part) if _ASSIGNED_GATE.is_open(part) else ()
+        others = find_credentials(part, text) if _CREDENTIALS_GATE.is_open(part) else ()
+        for span in chain(values, others):
+            yield span._replace(start=span.start + begin, end=span.end + begin)
 
 
 def _parts(text: str) -> Iterator[tuple[int, int]]:

@@ -81,8 +81,10 @@ class Bus:
 
     def committed(self, session: str, records: Sequence[Record]) -> None:
         """Publish to the subscribers, and wake everything that waits for a commit, even one without records."""
-        self.publish(session, records)
-        self.wake(session)
+        if session in self._subscriptions:
+            self.publish(session, records)
+        if session in self._waiting:
+            self.wake(session)
 
     def look(self, session: str) -> None:
         """Wake followers and waiters to read the store: another process may have written."""

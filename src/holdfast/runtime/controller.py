@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from msgspec.structs import replace
 
 from holdfast.core.decide import decision
-from holdfast.core.state import State
+from holdfast.core.state import State, open_run
 from holdfast.errors import (
     Fenced,
     Lapsed,
@@ -278,7 +278,10 @@ class SessionController:
                 change.clear()
                 situation = await self._situation(session)
                 if self._is_at_rest(situation):
-                    return await state_of(self._ports.store, session, situation.row.key)
+                    rested = await state_of(self._ports.store, session, situation.row.key)
+                    if open_run(rested) is None:  # somebody else may have ended it
+                        await self._ports.tools.end_background(session)
+                    return rested
                 async with self._leasing(situation) as lease:
                     state = await self._drive(lease, situation.row.key) if lease is not None else None
                 if lease is None:
@@ -311,6 +314,7 @@ class SessionController:
             return None if driver.is_rung else state
         except Fenced as error:
             await self._check_taken(lease, error)
+            await self._ports.tools.end_background(session)  # its next driver has told the model so
             return None
         finally:
             del self._drivers[session]

@@ -14,6 +14,8 @@ import sys
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from holdfast.core.causes import Attach, Cause, Commanded, Due, Finding, Found, Outcome
 from holdfast.core.decide import decision
 from holdfast.core.state import Proposed, State, phase, started_calls
@@ -22,6 +24,7 @@ from holdfast.core.wanted import (
     Admit,
     Attempt,
     CallModel,
+    Notify,
     Prepare,
     PrepareRequest,
     PrepareSide,
@@ -31,7 +34,8 @@ from holdfast.core.wanted import (
     wanted,
 )
 from holdfast.errors import Fenced
-from holdfast.protocol.events import Event, Record, Trigger
+from holdfast.protocol import notify
+from holdfast.protocol.events import Event, Record, RunStopped, Trigger
 from holdfast.protocol.ports import Tools
 from holdfast.protocol.rows import InboxEntry
 from holdfast.runtime.apart import Apart
@@ -64,7 +68,7 @@ class _Over(NamedTuple):
     task: asyncio.Task[Finding | None]
 
 
-class _Begun(NamedTuple):
+class _Begun(msgspec.Struct, frozen=True, gc=False):
     """An attempt whose intent is committed, with what it runs on."""
 
     action: Attempt
@@ -149,22 +153,27 @@ class Driver:
 
     async def _attach(self, waiting: Sequence[InboxEntry]) -> None:
         """End what a dead driver left running, then record the attach and take the waiting commands."""
-        await end_orphans(self._ports.tools, self.state, self._lease)
+        known = [each.id for each in self.state.background]
+        still = set(self._ports.tools.in_background(self._session)).intersection(known) if known else ()
+        gone = [each for each in known if each not in still]
+        await end_orphans(self._ports.tools, self.state, self._lease, gone)
         holder = self._lease.row.holder
-        attach = Attach(self._epoch, f"{holder.host}:{holder.pid}", self._lease.has_rival(self._fold.epoch))
+        attach = Attach(
+            self._epoch,
+            f"{holder.host}:{holder.pid}",
+            self._lease.has_rival(self._fold.epoch),
+            tuple([each for each in known if each in still]),
+        )
         await self._advance(attach, *self._commanded(waiting), opening=self._fold.opening())
 
     # --- the loop -------------------------------------------------------------------------------
 
     def _is_at_rest(self) -> bool:
         """Return whether nothing is in flight, and nothing is due soon."""
-        if self._running or self._preparing or self._causes:
-            return False
-        return not [
-            action
-            for action in self._wanted
-            if type(action) is not Wait or self._left_ms(action) <= PATIENCE_MS
-        ]
+        for action in self._wanted:
+            if type(action) is not Wait or self._left_ms(action) <= PATIENCE_MS:
+                return False
+        return not (self._running or self._preparing or self._causes)
 
     async def _step(self) -> None:
         """Wait for a cause, or until an attempt has committed its own outcome. Decide the cause. None is a ring."""
@@ -231,7 +240,7 @@ class Driver:
         batch = [fold.note(event, now_ms, self._epoch, Trigger("attach"), awake_ms) for event in opening]
         acknowledged: list[str] = []
         for cause in causes:
-            if isinstance(cause, Commanded):
+            if type(cause) is Commanded:
                 if phase(fold.state) == "stopping":
                     self._has_put_off = True
                     break
@@ -286,14 +295,16 @@ class Driver:
         return await self._planner.finding(step, self._found(step, batch))
 
     async def _found(self, step: Prepare, batch: list[Record]) -> Found:
-        if isinstance(step, Admit):
-            return await self._planner.admission(step, self._fold.state)
-        if isinstance(step, PrepareSide):
-            return await self._planner.side_request(step, self._fold)
-        fold, wire = self._fold, self._planner.wire(self._fold.state)
-        if fold.wire not in ("", wire.name) or fold.conversation.is_stale:
-            await fold.rewrite(self._ports.store, batch)
-        return await self._planner.request(step, self._fold.state, fold.conversation, wire)
+        fold = self._fold
+        if type(step) is Admit:
+            return await self._planner.admission(step, fold.state)
+        if type(step) is PrepareRequest:
+            wire = self._planner.wire(fold.state)
+            if fold.wire not in ("", wire.name) or fold.conversation.is_stale:
+                await fold.rewrite(self._ports.store, batch)
+            return await self._planner.request(step, fold.state, fold.conversation, wire)
+        assert isinstance(step, PrepareSide)
+        return await self._planner.side_request(step, fold)
 
     async def _commit(self, batch: list[Record], acknowledged: tuple[str, ...], now_ms: int) -> None:
         """Commit the batch, then publish it. The last commit before a rest gives the lease back."""
@@ -305,6 +316,8 @@ class Driver:
         await self._lease.commit(self._ports.store, commit)
         self._originals.note(self._session, batch)
         self._bus.committed(self._session, batch)
+        if [record for record in batch if type(record.event) is RunStopped]:
+            await self._ports.tools.end_background(self._session)
 
     # --- what is in flight ----------------------------------------------------------------------
 
@@ -322,14 +335,17 @@ class Driver:
             return None
         for action in self._wanted:
             if (
-                type(action) is CallModel or type(action) is RunTool or type(action) is RunHook
+                type(action) is CallModel
+                or type(action) is RunTool
+                or type(action) is RunHook
+                or type(action) is Notify
             ) and action.key not in self._running:
                 # The machine may have slept since the commit. If nobody took the session meanwhile, the lease
                 # is renewed and the attempt begins. Otherwise the other driver has closed it already.
                 if self._lease.is_lapsed and await renew(self._ports.store, self._ports.clock, [self._lease]):
                     raise Fenced()
                 body = b""
-                if isinstance(action, CallModel):
+                if type(action) is CallModel:
                     body = self._planner.take_body(action.model_call.purpose)
                 begun = _Begun(action, self._fold.state, body)
                 if by is not None and first is None:
@@ -360,7 +376,7 @@ class Driver:
         begun: _Begun | None = first
         while begun is not None:
             assert begun.state.settings is not None
-            outcome = await self._runner.run(*begun, begun.state.settings)
+            outcome = await self._runner.run(begun.action, begun.state, begun.body, begun.state.settings)
             begun = await self._take_outcome(outcome)
 
     async def _take_outcome(self, outcome: Outcome) -> _Begun | None:
@@ -437,13 +453,16 @@ class Driver:
         self._originals.keep_open(self._fold.state)
 
 
-async def end_orphans(tools: Tools, state: State, lease: LiveLease) -> None:
-    """End what an earlier driver left running. A new driver records nothing before that.
+async def end_orphans(tools: Tools, state: State, lease: LiveLease, background: Sequence[str] = ()) -> None:
+    """End what an earlier driver left running: its calls, and these processes in the background. A new driver records
+    nothing before that.
 
     Raises:
         Lapsed: what runs may be another driver's.
     """
     keys = [f"{state.session}:{call.call_id}" for call, _ in started_calls(state)]
+    keys += [notify.key_of(state.session, each.key) for each in state.notifications]
+    keys += [f"{state.session}:{each}" for each in background]
     if (
         state.settings is not None and state.settings.policy.hooks
     ):  # a hook was asked about a call that has not begun

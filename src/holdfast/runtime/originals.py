@@ -170,7 +170,9 @@ def _length(original: Original) -> int:
 
 def _is_converted(admission: Admission) -> bool:
     """Return whether other arguments run than the model wrote."""
-    return any(each.rule in (CONVERTED, STRIPPED) or _is_change(each) for each in admission.decisions)
+    return bool(
+        [each for each in admission.decisions if each.rule in (CONVERTED, STRIPPED) or _is_change(each)]
+    )
 
 
 def _is_change(decision: Decision) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from holdfast.protocol.ports import Clock, Hooks, Judge, Resolver, Store, Tools, Wire
+from holdfast.protocol.ports import Clock, Hooks, Judge, Notifier, Resolver, Store, Tools, Wire
 from holdfast.protocol.prompt import CustomSection, Guidance
 from holdfast.protocol.settings import Settings
 from holdfast.protocol.zone import UTC, Zone
@@ -30,6 +30,8 @@ class Ports:
     redact: Redactor
     hooks: Hooks | None = None
     """Asks and tells the hooks of settings. Without it, they count as failed."""
+    notifier: Notifier | None = None
+    """Notifies people. Without it, every notification fails."""
     run_folder: Path | None = None
     """The folder of the doorbells; None if no other process shares the store."""
     deps: dict[str, list[object]] = field(default_factory=dict)

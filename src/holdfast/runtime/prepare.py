@@ -36,7 +36,7 @@ from holdfast.protocol.ports import Check, Proposal, Wire
 from holdfast.protocol.request import Enclosed, Purpose, Request
 from holdfast.protocol.settings import Settings
 from holdfast.protocol.tools import APPROVAL, TELLING, Admission, Allowed, Asked, Refused, Told, bound
-from holdfast.runtime.apart import Apart
+from holdfast.runtime.apart import Apart, Left
 from holdfast.runtime.compacting import compacted
 from holdfast.runtime.enclosing import fill
 from holdfast.runtime.fold import Fold
@@ -76,25 +76,23 @@ class Planner:
 
     def is_quick(self, step: Prepare, state: State) -> bool:
         """Return whether the step waits for nothing."""
-        if isinstance(step, Admit):
+        if type(step) is Admit:
             assert state.settings is not None
             is_judged_at_once = step.call.interrupted is None and self._ports.tools.is_quick(
                 step.call.name, state.settings
             )
             return is_judged_at_once and not _has_schema(step.call, state)  # to check an answer may take long
-        return _model(step, state) in self._ports.wires and not self._must_look(step, state)
+        if type(step) is PrepareRequest:
+            return facts(state).name in self._ports.wires and not self._must_look(state)
+        assert isinstance(step, PrepareSide)
+        return _model(step, state) in self._ports.wires
 
-    def _must_look(self, step: PrepareRequest | PrepareSide, state: State) -> bool:
-        """Return whether the inputs of the prompt must be read: since this was done last, something opened, or the
-        tools changed.
+    def _must_look(self, state: State) -> bool:
+        """Return whether the inputs of the prompt must be read: since this was done last, something opened, or a
+        source brought tools or took them away.
         """
         is_due = bool(state.prompt.due) and state.prompt.due_seq != self._looked_seq
-        return (is_due or self._has_other_tools) and isinstance(step, PrepareRequest)
-
-    @property
-    def _has_other_tools(self) -> bool:
-        """Whether a source brought tools or took them away since the inputs were looked at."""
-        return self._ports.tools.version != self._looked_version
+        return is_due or self._ports.tools.version != self._looked_version
 
     async def make_ready(self, step: Prepare, state: State) -> Finding | None:
         """Run the part of a slow step that waits, and return its finding; None if a request can be rendered now."""
@@ -117,7 +115,10 @@ class Planner:
         limit_s = PREPARE_LIMIT_S
         if isinstance(step, Admit) and state.settings is not None and state.settings.policy.hooks:
             limit_s += longest_s(hooks_on("before_tool", state.settings.policy.hooks, step.call.name))
-        return await self._apart.run(self._ready(step, state), limit_s)
+        try:
+            return await self._apart.run(self._ready(step, state), limit_s)
+        except Left:
+            raise Left(f"It took longer than {limit_s:g} s.") from None
 
     async def _ready(self, step: Prepare, state: State) -> Built | Admission | Probed | Lost | None:
         if isinstance(step, Admit):
@@ -125,7 +126,7 @@ class Planner:
         model = _model(step, state)
         if model not in self._ports.wires:
             self._ports.wires[model] = (await self._ports.resolve(model)).wire
-        if not self._must_look(step, state) or state.settings is None:
+        if state.settings is None or not (isinstance(step, PrepareRequest) and self._must_look(state)):
             return None
         version = self._ports.tools.version
         found = await difference(self._ports, state.settings, state.prompt)
@@ -137,7 +138,7 @@ class Planner:
     def _failed(self, step: Prepare, error: Exception) -> Unready | Refused:
         redact = self._ports.redact
         if isinstance(error, TimeoutError):
-            said = f"It took longer than {PREPARE_LIMIT_S:g} s."
+            said = str(error) if isinstance(error, Left) else "It took too long."
         elif isinstance(error, HoldfastError):
             said = redact(f"{error.message} {error.hint}".strip())
         else:
@@ -276,8 +277,9 @@ class Planner:
         settings, base_bytes = state.settings, len(self._base)
         size_bytes = base_bytes + conversation.size_bytes(wire)
         tokens = expected_tokens(state.models.measure, conversation.kinds(wire, base_bytes))
-        context, (window, room) = settings.context, budget.window_of(state, settings)
-        target = min(int(window * context.compact_to), room)
+        context, window = settings.context, budget.window_of(state, settings)
+        room = window.room_tokens
+        target = min(int(window.tokens * context.compact_to), room)
         if reason == "last_pass":
             aim_bytes = most_bytes = budget.affordable_bytes(state, settings) - base_bytes
         else:
@@ -361,6 +363,7 @@ class Planner:
             now_ms=now_ms,
             started=_started_beside(call, state, now_ms),
             has_plan=state.plan.is_made,
+            written=state.progress.written,
             is_approved=call.permission is not None,
             check=self._check,
         )

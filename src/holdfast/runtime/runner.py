@@ -19,7 +19,7 @@ from holdfast.core.causes import Outcome
 from holdfast.core.evidence import evidence_of
 from holdfast.core.model_calls import most_tool_calls
 from holdfast.core.state import State
-from holdfast.core.wanted import Attempt, CallModel, RunHook, RunTool
+from holdfast.core.wanted import Attempt, CallModel, Notify, RunHook, RunTool
 from holdfast.errors import Fenced, Lapsed, StorageError
 from holdfast.protocol.failures import SAID_CHARS, Failure, FailureCode
 from holdfast.protocol.hooks import failure_of
@@ -39,17 +39,18 @@ from holdfast.protocol.messages import (
     calls_of,
     text_of,
 )
+from holdfast.protocol.notify import Notified
 from holdfast.protocol.outcomes import AttemptResult, ModelCut, ModelFailure
 from holdfast.protocol.ports import CallContext, Check, Delta, Medium, ModelAttempt, RawResult
 from holdfast.protocol.request import Purpose
 from holdfast.protocol.settings import Output, Settings, name_of
-from holdfast.protocol.tools import HOLDFAST, KNOWN, CallResult, CallStatus
+from holdfast.protocol.tools import KNOWN, BackgroundProcess, CallResult, own_result
 from holdfast.protocol.trust import Trust
 from holdfast.redact import Redactor, StreamRedactor
 from holdfast.runtime.apart import Apart, Left
 from holdfast.runtime.border import encodable
 from holdfast.runtime.bus import Bus
-from holdfast.runtime.hooked import answer_of
+from holdfast.runtime.hooked import CUT, answer_of
 from holdfast.runtime.in_text import provider_of
 from holdfast.runtime.masking import masked_copy
 from holdfast.runtime.originals import Originals
@@ -66,6 +67,7 @@ GIVEN_UP = (
     "This call did not run: its arguments contained what looks like a secret, and there was no room to keep them in "
     "memory. Make it again, with smaller arguments or without the secret."
 )
+NO_NOTIFIER = "the configuration of this process has no [notify] command"
 SURVEY_S = 5.0
 """How long a response waits for the look at the workspace that began with its request."""
 UNKNOWN_WORKSPACE = "unknown"
@@ -73,6 +75,10 @@ UNKNOWN_WORKSPACE = "unknown"
 OVERDUE_S = 5.0
 """How much longer than its time limit a call may take: to notice the limit, and to clear up."""
 IGNORED = "{name} did not stop in time. It ignored its cancellation and may still be running."
+JUST_NOW_MS = 100
+"""An attempt that begins so soon after a call does not look at the secret files again."""
+STOPPED = "The call was stopped before it ended. What it did until then stays done."
+NOT_BEGUN = "The call was stopped before it began."
 IN_THREAD_FROM_CHARS = 65_536
 """Redacting a longer text would block all other sessions."""
 
@@ -93,6 +99,8 @@ class Runner:
         self._check = check
         self._originals = originals
         self._apart = apart
+        self._looked_ms = -JUST_NOW_MS
+        """When a call ended and the secret files of the workspace were looked at."""
 
     async def run(self, action: Attempt, state: State, body: bytes, settings: Settings) -> Outcome:
         """Run one attempt to its end. If it is cancelled, its outcome is a cut response or a cancelled call.
@@ -101,29 +109,46 @@ class Runner:
             Fenced: the lease ended before the effect. Nothing of the attempt is recorded.
             StorageError: the store failed, so nothing can be recorded. This is not an outcome of the attempt.
         """
-        reading = self._ports.secret_files(settings.tools.workspace)
-        if reading is not None:
-            await reading
         started_ms = self._ports.clock.uptime_ms()
         first = _FirstDelta(self._ports, started_ms)
         result: AttemptResult
         try:
-            if isinstance(action, CallModel):
+            if started_ms > self._looked_ms + JUST_NOW_MS:
+                reading = self._ports.secret_files(settings.tools.workspace)
+                if reading is not None:
+                    await reading
+            if type(action) is CallModel:
                 work = self._call_model(action, state, body, settings, first)
                 looks = state.progress.is_open and action.model_call.purpose == "work"
                 result = await (self._looking(work, state, settings) if looks else work)
-            elif isinstance(action, RunTool):
+            elif type(action) is RunTool:
                 result = await self._run_tool(action, settings)
+            elif isinstance(action, Notify):
+                result = await self._notify(action, settings)
             else:
+                assert isinstance(action, RunHook)
                 result = await answer_of(self._ports, self._apart, action, state, self._check)
         except (Fenced, StorageError):
             raise
+        except asyncio.CancelledError:  # before its effect: from there on, the work itself says what was cut
+            result = _cut(action)
         except Exception as error:
             result = _crashed(action, error, self._redactor(action))
         duration_ms = self._ports.clock.uptime_ms() - started_ms
-        if isinstance(result, CallResult):
+        if type(result) is CallResult:
             result = replace(result, duration_ms=duration_ms)
         return Outcome(action.key, result, duration_ms, first.after_ms)
+
+    async def _notify(self, action: Notify, settings: Settings) -> Notified:
+        notifier = self._ports.notifier
+        if notifier is None:
+            return Notified("failed", NO_NOTIFIER)
+        try:
+            return await notifier.notify(self._session, settings.tools.workspace, action.due, self._check)
+        except (Fenced, StorageError):
+            raise
+        except Exception as error:  # a session does not end because nobody hears of it
+            return Notified("failed", self._ports.redact(f"it could not be run ({type(error).__name__})"))
 
     # --- models ---------------------------------------------------------------------------------
 
@@ -172,8 +197,9 @@ class Runner:
         parts: list[Part] = []
         calls, most = 0, most_tool_calls(reply.finish)
         for part in reply.parts:
-            calls += isinstance(part, ToolCall)
-            if calls > most and isinstance(part, ToolCall):  # nobody takes it
+            is_call = type(part) is ToolCall
+            calls += is_call
+            if calls > most and is_call:  # nobody takes it
                 parts.append(part)
             elif (safe := await self._part(part, call_id(state.turn.number, calls), redact)) is not None:
                 parts.append(safe)
@@ -237,11 +263,11 @@ class Runner:
         """Return the redactor for the texts of a response, most of which have only a few characters."""
         texts = [reply.model, reply.request_ref]
         for part in reply.parts:
-            match part:
-                case Text(text=text):
-                    texts.append(text)
+            match part:  # a call comes first: most responses have one, and to ask for a class takes its time
                 case ToolCall(ref=ref, name=name, arguments=arguments):
                     texts += (ref, name, arguments)
+                case Text(text=text):
+                    texts.append(text)
                 case Reasoning(text=text, payload=payload):
                     texts += (text, payload)
                 case ToolResult() | Media():
@@ -252,10 +278,10 @@ class Runner:
     async def _part(self, part: Part, next_call: str, redact: Redactor) -> Part | None:
         """Return the part as it may be stored; None if it may not be stored and cannot be changed."""
         match part:
-            case Text(text=text):
-                return Text(await _masked(text, redact))
             case ToolCall():
                 return await self._call(part, next_call, redact)
+            case Text(text=text):
+                return Text(await _masked(text, redact))
             case Reasoning(payload=""):
                 return replace(part, text=await _masked(part.text, redact))
             case Reasoning(text=text, payload=payload):  # it is signed
@@ -288,7 +314,7 @@ class Runner:
         call = action.call
         original = self._originals.of(self._session, call)
         if original is None:
-            return _own("error", GIVEN_UP, Failure("tool_execution", GIVEN_UP))
+            return own_result("error", GIVEN_UP, Failure("tool_execution", GIVEN_UP))
         teller = _Teller(self._bus, original.redact, self._session, call.call_id)
         is_left = False
 
@@ -314,16 +340,16 @@ class Runner:
             expects=action.attempt.expects,
             offers=lambda name: any(spec.name == name for spec in self._ports.tools.specs(settings)),
             policy=settings.policy,
+            capabilities=(original.redact,),
         )
         try:
             async with self._ports.tools.place(self._session, call.resources or ()):
                 work = self._ports.tools.run(call.name, original.arguments, context)
                 raw = await self._apart.run(work, action.attempt.timeout_s + OVERDUE_S)
         except Left:
-            return _own("unknown", IGNORED.format(name=call.name))
+            return own_result("unknown", IGNORED.format(name=call.name))
         except asyncio.CancelledError:
-            text = "The call was stopped before it ended. What it did until then stays done."
-            return _own("cancelled", text, Failure("cancelled", text))
+            return own_result("cancelled", STOPPED, Failure("cancelled", STOPPED))
         finally:
             is_left = True
             teller.flush()
@@ -331,6 +357,7 @@ class Runner:
         reading = self._ports.secret_files(settings.tools.workspace)
         if reading is not None:
             await _to_its_end(reading)
+        self._looked_ms = self._ports.clock.uptime_ms()
         return await self._recorded(raw, original.redact, action, settings)
 
     async def _recorded(
@@ -366,6 +393,7 @@ class Runner:
             ),
             origin=_origin(raw, action.call.name, redact),
             is_private=None if raw.is_private == (trust == "data") else raw.is_private,
+            background=_masked_background(raw.background, redact),
         )
 
     def _way_to(self, blob: str, settings: Settings) -> str:
@@ -408,6 +436,12 @@ class Runner:
 def _outcomes(state: State, purpose: Purpose) -> int:
     """Return how many model calls for the purpose have an outcome."""
     return state.models.outcomes if purpose == "work" else state.side.tally(purpose).outcomes
+
+
+def _masked_background(process: BackgroundProcess | None, redact: Redactor) -> BackgroundProcess | None:
+    if process is None:
+        return None
+    return replace(process, command=clean(redact(process.command, is_cut=True)))
 
 
 async def _masked(text: str, redact: Redactor, *, is_cut: bool = False) -> str:
@@ -473,6 +507,15 @@ class _FirstDelta:
             self.after_ms = max(self._clock.uptime_ms() - self._started_ms, 1)
 
 
+def _cut(action: Attempt) -> AttemptResult:
+    """Return the outcome of an attempt that was cancelled before its effect."""
+    if isinstance(action, CallModel):
+        return ModelCut("")
+    if isinstance(action, RunHook):
+        return CUT
+    return own_result("cancelled", NOT_BEGUN, Failure("cancelled", NOT_BEGUN))
+
+
 def _crashed(action: Attempt, error: Exception, redact: Callable[[str], str]) -> AttemptResult:
     """Return a bug at an edge as the failure of one attempt."""
     detail = redact("".join(traceback.format_exception(error)))[-MAX_DETAIL_CHARS:]
@@ -482,12 +525,7 @@ def _crashed(action: Attempt, error: Exception, redact: Callable[[str], str]) ->
     if isinstance(action, RunHook):
         return failure_of(action.hook, f"this is a bug ({type(error).__name__})")
     failure = Failure("tool_execution", "The tool failed.", detail)
-    return _own("error", failure.message, failure)
-
-
-def _own(status: CallStatus, text: str, failure: Failure | None = None) -> CallResult:
-    """Return what the runtime says in place of a tool."""
-    return CallResult(status, text, failure, trust="data", origin=HOLDFAST, is_private=False)
+    return own_result("error", failure.message, failure)
 
 
 def _origin(raw: RawResult, name: str, redact: Redactor) -> str:

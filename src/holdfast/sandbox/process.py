@@ -29,7 +29,7 @@ from holdfast.protocol.ports import Check
 from holdfast.sandbox import keeper
 
 KEPT_BYTES = 2 << 20
-"""How much of the beginning and of the end of an output stays in memory. The middle is only counted."""
+"""How much of the beginning and of the end of an output stays in memory by default. The middle is only counted."""
 FLOOD_BYTES = 64 << 20
 """After this much output a tree is ended: nobody will read it, and it uses the processor."""
 
@@ -58,6 +58,8 @@ class Launch(msgspec.Struct, frozen=True):
     """Where stderr goes: by default to stdout."""
     flood_bytes: int = FLOOD_BYTES
     """After this much output the tree is ended."""
+    kept_bytes: int = KEPT_BYTES
+    """How much of the beginning and of the end of the output is kept."""
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -92,7 +94,7 @@ class Processes:
             Lapsed: the launch's check failed, and nothing was started.
             asyncio.CancelledError: the call was cancelled. The tree is gone within a second.
         """
-        output = _Output(on_output)
+        output = _Output(on_output, launch.kept_bytes)
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
         control, given = socket.socketpair()
@@ -299,8 +301,9 @@ async def _uninterrupted(work: Coroutine[object, object, None]) -> None:
 class _Output:
     """The first and the last bytes of an output, and how many there were."""
 
-    def __init__(self, on_output: Callable[[str], None]) -> None:
+    def __init__(self, on_output: Callable[[str], None], kept_bytes: int) -> None:
         self.size_bytes = 0
+        self._kept_bytes = kept_bytes
         self._head = bytearray()
         self._tail: deque[bytes] = deque()
         self._tail_bytes = 0
@@ -322,7 +325,7 @@ class _Output:
         with contextlib.suppress(BlockingIOError):
             while chunk := os.read(fd, _CHUNK_BYTES):
                 self._add(chunk)
-                if self.size_bytes > FLOOD_BYTES + KEPT_BYTES:
+                if self.size_bytes > FLOOD_BYTES + self._kept_bytes:
                     return
 
     def text(self) -> str:
@@ -337,10 +340,10 @@ class _Output:
         self.size_bytes += len(chunk)
         if text := self._decoder.decode(chunk):
             self._on_output(text)
-        room = KEPT_BYTES - len(self._head)
+        room = self._kept_bytes - len(self._head)
         self._head += chunk[:room]
         if rest := chunk[room:]:
             self._tail.append(rest)
             self._tail_bytes += len(rest)
-            while self._tail_bytes - len(self._tail[0]) >= KEPT_BYTES:
+            while self._tail_bytes - len(self._tail[0]) >= self._kept_bytes:
                 self._tail_bytes -= len(self._tail.popleft())

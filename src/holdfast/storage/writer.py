@@ -210,8 +210,11 @@ class Writer:
 def _tell(results: list[_Result]) -> None:
     """Deliver the results, with one wake-up for each event loop."""
     by_loop: dict[asyncio.AbstractEventLoop, list[_Result]] = {}
-    for result in results:
-        by_loop.setdefault(result.future.get_loop(), []).append(result)
+    if len(results) == 1:
+        by_loop[results[0].future.get_loop()] = results
+    else:
+        for result in results:
+            by_loop.setdefault(result.future.get_loop(), []).append(result)
     for loop, its_results in by_loop.items():
         try:
             loop.call_soon_threadsafe(_resolve, its_results)

@@ -22,7 +22,7 @@ from holdfast.protocol.codec import decode
 from holdfast.protocol.commands import CommandBody, Continue, Resolve, Send, owner
 from holdfast.protocol.events import Record
 from holdfast.protocol.limits import Limits, ModelFacts
-from holdfast.protocol.ports import Hooks, Provider, Store, Tool
+from holdfast.protocol.ports import Hooks, Notifier, Provider, Store, Tool
 from holdfast.protocol.settings import Settings, changed, settings_with
 from holdfast.providers.script import script_from_lines
 from holdfast.redact import Redactor, make_redactor
@@ -93,6 +93,8 @@ class Scenario:
     """Its conversation depends on timing: after a crash it may differ."""
     hooks: Callable[[], Hooks | None] = lambda: None
     """Asks the hooks of the settings."""
+    notifier: Callable[[World], Notifier | None] = lambda _: None
+    """Notifies people."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,7 @@ def controller_of(
         redact or make_redactor(),
         judge=verdict,
         hooks=hooks,
+        notifier=scenario.notifier(world),
         guidance=partial(guidance, Own()),
     )
     return SessionController(ports)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -23,7 +22,6 @@ from holdfast.tools.own import OwnPlaces
 from holdfast.tools.patch import FilePatch, PatchError, patch_of
 from holdfast.tools.schema import arguments_object
 from holdfast.tools.workspace import (
-    MISSING,
     PathRefused,
     Place,
     Root,
@@ -42,6 +40,7 @@ from holdfast.tools.writing import (
     missing_folders,
     permissions,
     probe,
+    remove_folders,
     replace_file,
 )
 
@@ -332,9 +331,4 @@ def _put_back(root: Root, step: _Step, check: Check) -> None:
     if now != step.before:
         back = msgspec.structs.replace(step, after=step.before, mode=permissions(step.facts))
         _write(root, back, facts, check)
-    names = step.path.split("/")[:-1]
-    for up in range(step.folders):
-        with suppress(Refused, OSError), place(root, "/".join(names[: len(names) - up])) as found:
-            if found.folder_fd != MISSING:
-                check()
-                os.rmdir(found.name, dir_fd=found.folder_fd)
+    remove_folders(root, step.path, step.folders, check)

@@ -8,11 +8,11 @@ import msgspec
 
 from holdfast.policy.protected import Own
 from holdfast.protocol.ports import Hooks, Journals, Tool
-from holdfast.sandbox.process import Processes
 from holdfast.storage.images import Images
 from holdfast.tools.answer import answer
 from holdfast.tools.apply_patch import ApplyPatch
 from holdfast.tools.ask import AskUser
+from holdfast.tools.background import Background
 from holdfast.tools.dispatcher import Dispatcher
 from holdfast.tools.files import EditFile, ReadFile, WriteFile
 from holdfast.tools.gates import gates_of
@@ -22,6 +22,7 @@ from holdfast.tools.http_request import HttpRequest
 from holdfast.tools.own import OwnPlaces, own_places
 from holdfast.tools.page import Pages
 from holdfast.tools.plan import UpdatePlan
+from holdfast.tools.process import ProcessOutput, ProcessStop
 from holdfast.tools.read_output import ReadOutput
 from holdfast.tools.recall import RecallHistory
 from holdfast.tools.registry import Registry
@@ -32,6 +33,7 @@ from holdfast.tools.survey import Surveyor
 from holdfast.tools.web import Web
 from holdfast.tools.web_fetch import WebFetch
 from holdfast.tools.web_search import WebSearch
+from holdfast.tools.writing import digest_of
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -67,20 +69,21 @@ def make_tools(
     Raises:
         UsageError: a name is taken, or not every provider accepts it.
     """
-    processes, places = Processes(), own_places(own)
-    registry = Registry([*built_in(processes, places, kept.images, kept.journals, web), *extra_tools])
-    gates = with_hooks(gates_of(secret_in, places, secret_files), hooks)
-    return Dispatcher(registry, processes, gates, Surveyor(places), [kept.journals] if kept.journals else [])
+    background, places = Background(), own_places(own)
+    registry = Registry([*built_in(background, places, kept, web), *extra_tools])
+    gates = with_hooks(gates_of(secret_in, places, secret_files, digest_of(kept.images)), hooks)
+    capabilities = [kept.journals] if kept.journals else []
+    return Dispatcher(registry, background, gates, Surveyor(places), capabilities)
 
 
 def built_in(
-    processes: Processes,
+    background: Background,
     own: OwnPlaces,
-    images: Images | None = None,
-    journals: Journals | None = None,
+    kept: Kept = Kept(),  # noqa: B008 - it is frozen
     web: Web | None = None,
 ) -> tuple[Tool, ...]:
     """The built-in tools in the order in which the model sees them."""
+    processes, images, journals = background.processes, kept.images, kept.journals
     web, pages = web or Web(), Pages(processes)
     return (
         ReadFile(own),
@@ -90,7 +93,9 @@ def built_in(
         ListDir(own),
         Glob(own),
         Grep(processes, own),
-        Shell(processes),
+        Shell(background),
+        ProcessOutput(background),
+        ProcessStop(background),
         AskUser(),
         UpdatePlan(),
         answer(),

@@ -30,7 +30,7 @@ class Cache(Generic[K, V]):
         return len(self._kept)
 
     def get(self, key: K) -> V | None:
-        """Return the value of a key; None if there is none, or if it is too old."""
+        """Return the value of a key; None for an unknown key and for a value that is too old."""
         self._sweep()
         found = self._kept.get(key)
         if found is None:

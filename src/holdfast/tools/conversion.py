@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.protocol.untrusted import decode_untrusted
+from holdfast.protocol.untrusted import decode_exact
 
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,15})(?:\.[0-9]{1,15})?(?:[eE][+-]?[0-9]{1,3})?")
@@ -195,7 +195,7 @@ def _decoded(text: str) -> dict[str, Any] | list[Any] | None:
     if text.lstrip()[:1] not in ("{", "["):
         return None
     try:
-        value = decode_untrusted(text)
+        value = decode_exact(text)
     except (msgspec.MsgspecError, UnicodeError):
         return None
     return value if isinstance(value, dict | list) else None

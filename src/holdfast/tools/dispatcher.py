@@ -7,11 +7,12 @@ lapsed, or the home failed. The runtime redacts, clips and records results, and 
 from __future__ import annotations
 
 import traceback
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 
 import msgspec
 
+from holdfast.deadlines import Deadlines
 from holdfast.errors import Fenced, Lapsed, StorageError
 from holdfast.policy.rules import offers
 from holdfast.protocol.answers import ANSWER
@@ -35,7 +36,7 @@ from holdfast.protocol.tools import (
     ToolSpec,
 )
 from holdfast.protocol.trust import least
-from holdfast.sandbox.process import Processes
+from holdfast.tools.background import Background
 from holdfast.tools.blocking import in_thread
 from holdfast.tools.facts import after_interruption, commands_of, timeout_of
 from holdfast.tools.gates import Case, Gate, passed, refused
@@ -65,7 +66,8 @@ class Dispatcher:
 
     Args:
         registry: The tools by name.
-        processes: The process trees of the tools. They are closed with the dispatcher.
+        background: The processes of the tools, also those that go on after their calls. They are closed with the
+            dispatcher.
         gates: The gates in order.
         surveyor: Looks at workspaces.
         capabilities: What tools may ask their context for, by type.
@@ -74,17 +76,18 @@ class Dispatcher:
     def __init__(
         self,
         registry: Registry,
-        processes: Processes,
+        background: Background,
         gates: tuple[Gate, ...],
         surveyor: Surveyor,
         capabilities: Sequence[object] = (),
     ) -> None:
         self.registry = registry
-        self._processes = processes
+        self._background = background
         self._gates = gates
         self._surveyor = surveyor
-        self._capabilities = (registry, processes, *capabilities)
+        self._capabilities = (registry, background.processes, *capabilities)
         self._pool = Pool()
+        self._deadlines = Deadlines()
         self._slow_gates = [gate for gate in gates if gate.pace == "slow"]
 
     @property
@@ -146,8 +149,9 @@ class Dispatcher:
         if found is None:
             return RawResult("error", f"The tool {name} no longer exists.", trust="data", is_private=False)
         tool, spec = found
-        context = msgspec.structs.replace(context, capabilities=self._capabilities)
-        result = bounded(await _run(tool, spec, arguments, context))
+        capabilities = (*self._capabilities, *context.capabilities)
+        context = msgspec.structs.replace(context, capabilities=capabilities)
+        result = bounded(await _run(tool, spec, arguments, context, self._deadlines))
         return _labelled(spec, self._with_stand_in(spec, result, context), context)
 
     async def probe(self, proposal: Proposal, expectation: Expectation) -> Probed:
@@ -164,7 +168,15 @@ class Dispatcher:
 
     async def end_orphans(self, keys: Sequence[str]) -> None:
         """End every process that has one of the call keys in its environment."""
-        await self._processes.end(keys)
+        await self._background.processes.end(keys)
+
+    def in_background(self, session: str) -> Collection[str]:
+        """Return the ids of the processes that run in the background of a session."""
+        return self._background.running(session)
+
+    async def end_background(self, session: str) -> None:
+        """End these processes, and forget what they printed."""
+        await self._background.end(session)
 
     def survey(self, workspace: str, since_ms: int, named: Sequence[str]) -> str:
         """Return the state of a workspace."""
@@ -172,7 +184,7 @@ class Dispatcher:
 
     async def aclose(self) -> None:
         """End all processes that still run."""
-        await self._processes.aclose()
+        await self._background.aclose()
 
     def _with_stand_in(self, spec: ToolSpec, result: RawResult, context: CallContext) -> RawResult:
         """Name another tool, if this one failed for a reason that its arguments did not cause."""
@@ -194,16 +206,18 @@ class Dispatcher:
         return Failure("unknown_tool", f"There is no tool {_clipped(name, 80)!r}. {hint}")
 
 
-async def _run(tool: Tool, spec: ToolSpec, arguments: str, context: CallContext) -> RawResult:
+async def _run(
+    tool: Tool, spec: ToolSpec, arguments: str, context: CallContext, deadlines: Deadlines
+) -> RawResult:
     """Return the tool's result within its time limits."""
-    limit, inner = limited(context, GRACE_S if spec.keeps_time else 0.0)
+    limit, inner = limited(deadlines, context, GRACE_S if spec.keeps_time else 0.0)
     try:
-        async with limit:
+        with limit:
             return await tool.run(msgspec.json.decode(arguments), inner)
     # Every exception of a tool is a result: a bug in one tool must not end a session.
     except Exception as error:
         _raise_what_ends_the_session(error, spec)
-        if limit.expired():
+        if limit.has_passed:
             return RawResult("timeout", f"{spec.name} did not finish. {over(context)}")
         return failed(spec.name, error)
 
@@ -282,7 +296,7 @@ def _offer(case: Case) -> Offer | str:
 async def _reach(case: Case, binary: str) -> Reach:
     """Return what the call reaches, if a gate asks about it."""
     facts = case.facts
-    if facts is None or not case.is_asked or not (facts.commands or facts.paths or facts.urls):
+    if facts is None or not (facts.commands or facts.paths or facts.urls) or not case.is_asked:
         return NO_REACH
     return await in_thread(lambda: reach_of(facts, binary))
 

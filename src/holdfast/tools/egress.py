@@ -103,10 +103,9 @@ async def exchange(request: Request, reach: Reach, wants: Callable[[Response], b
     """
     for _ in range(MAX_REDIRECTS + 1):
         response = await _sent(request, reach, wants)
-        location = response.headers.get("location", "")
-        if response.status not in _REDIRECTS or not location:
+        if not _leads_on(response):
             return response
-        request = _redirected(request, response.status, location)
+        request = _redirected(request, response.status, response.headers["location"])
     raise NoResponse(f"The address redirects more than {MAX_REDIRECTS} times.")
 
 
@@ -138,7 +137,7 @@ async def _sent(request: Request, reach: Reach, wants: Callable[[Response], bool
             headers = {name.lower(): response.headers[name] for name in response.headers}  # the first of each
             url = request.url.partition("#")[0]
             got = Response(response.status, url, headers)
-            if request.method == "HEAD" or not wants(got):
+            if request.method == "HEAD" or _leads_on(got) or not wants(got):
                 return got
             body, is_cut = await _body(response.content, headers.get("content-encoding", ""))
             return msgspec.structs.replace(got, body=body, is_cut=is_cut)
@@ -246,6 +245,11 @@ class _Connector(aiohttp.TCPConnector):
 # --- redirects ------------------------------------------------------------------------------------
 
 
+def _leads_on(response: Response) -> bool:
+    """Return whether a response is a redirect. Nobody reads its body."""
+    return response.status in _REDIRECTS and bool(response.headers.get("location"))
+
+
 def _redirected(request: Request, status: int, location: str) -> Request:
     """Return the request to which a response sends the caller on. Its address is judged when it is sent.
 
@@ -302,7 +306,7 @@ async def _body(content: aiohttp.StreamReader, encoding: str) -> tuple[bytes, bo
         left -= len(piece)
         if is_cut:
             return b"".join(pieces), True
-    return b"".join(pieces), False
+    return b"".join(pieces), unpack.is_open
 
 
 def _unpacking(encoding: str) -> _Plain | _Inflating:
@@ -322,6 +326,7 @@ class _Plain:
     """Leaves chunks as they are."""
 
     has_rest = False
+    is_open = False
 
     def __call__(self, chunk: bytes, most: int) -> bytes:
         return chunk
@@ -332,6 +337,7 @@ class _Inflating:
 
     def __init__(self, *, is_deflate: bool) -> None:
         self._wants_look = is_deflate
+        self._has_begun = False
         self._inflate = zlib.decompressobj(wbits=31)
 
     @property
@@ -339,7 +345,13 @@ class _Inflating:
         """Whether more follows after the end, which is not decompressed."""
         return bool(self._inflate.unused_data)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether something came, and not its end."""
+        return self._has_begun and not self._inflate.eof
+
     def __call__(self, chunk: bytes, most: int) -> bytes:
+        self._has_begun = self._has_begun or bool(chunk)
         if self._wants_look and chunk:
             self._inflate = zlib.decompressobj(wbits=15 if chunk[0] & 0x0F == 8 else -15)
             self._wants_look = False

@@ -11,9 +11,10 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -30,6 +31,7 @@ from holdfast.protocol.rules import rule_of
 from holdfast.protocol.settings import Policy, Settings
 from holdfast.protocol.tools import READING, OnInterrupt, ParameterKind, ToolSpec
 from holdfast.tools.named import WordFacts
+from holdfast.tools.ours import IsOurs, nothing_is_ours
 from holdfast.tools.own import OwnPlaces
 from holdfast.tools.patch import paths_in
 from holdfast.tools.workspace import PathRefused, Root, place
@@ -42,7 +44,13 @@ _MANY_PROGRAMS = frozenset({"busybox", "toybox", "coreutils"})
 """Files that are many programs, each under a name of its own."""
 
 
-def facts_of(spec: ToolSpec, values: dict[str, Any], settings: Settings, own: OwnPlaces) -> Facts:
+def facts_of(
+    spec: ToolSpec,
+    values: dict[str, Any],
+    settings: Settings,
+    own: OwnPlaces,
+    is_ours: IsOurs = nothing_is_ours,
+) -> Facts:
     """Return all facts that the rules judge. The arguments passed the schema."""
     plain = Facts(
         tool=spec.name,
@@ -56,17 +64,18 @@ def facts_of(spec: ToolSpec, values: dict[str, Any], settings: Settings, own: Ow
     )
     if not spec.kinds:
         return plain
-    urls = tuple(_named(spec, values, "url"))
-    paths = [*_named(spec, values, "path"), *map(_path_in, urls)]
-    for text in _named(spec, values, "patch"):
+    given = _declared(spec, values)
+    urls = tuple(_all_texts(given["url"]))
+    paths = [*_all_texts(given["path"]), *map(_path_in, urls)]
+    for text in _all_texts(given["patch"]):
         paths += paths_in(text)
     access: Access = "read" if spec.effect == "read" else "write"
     workspace, home = settings.tools.workspace, os.path.expanduser("~")
     root = Root(workspace, own)
-    commands = tuple([parsed(text, home, workspace) for text in commands_of(spec, values)])
-    words = list(islice((word for command in commands for word in words_of(command)), MAX_WORDS + 1))
+    commands = tuple([parsed(text, home, workspace) for text in _commands(given["command"])])
+    words = list(islice(chain.from_iterable(map(words_of, commands)), MAX_WORDS + 1))
     programs = list(islice(_programs(commands, settings), MAX_PROGRAMS + 1)) if commands else []
-    found = WordFacts(workspace, own)
+    found = WordFacts(workspace, own, is_ours)
     found.look_at(dict.fromkeys(words[:MAX_WORDS]))
     too_many = len(words) > MAX_WORDS or len(programs) > MAX_PROGRAMS
     return replace(
@@ -80,13 +89,17 @@ def facts_of(spec: ToolSpec, values: dict[str, Any], settings: Settings, own: Ow
         programs=tuple(programs[:MAX_PROGRAMS]),
         allowed=_allowed(settings),
         urls=urls,
-        only_asks=_only_reads(spec, values) and "body" not in values,
+        only_asks=_only_reads(given["method"]) and "body" not in values,
     )
 
 
 def commands_of(spec: ToolSpec, values: dict[str, Any]) -> Iterator[str]:
     """Return the texts that a shell or the program would run as commands. A list of words may be one command."""
-    for value in _declared(spec, values, "command"):
+    return _commands(_declared(spec, values)["command"])
+
+
+def _commands(given: Iterable[Any]) -> Iterator[str]:
+    for value in given:
         yield from texts(value)
         if isinstance(value, list):
             yield shlex.join(texts(value))
@@ -96,18 +109,17 @@ def timeout_of(spec: ToolSpec, values: dict[str, Any]) -> float:
     """Return the time limit of the call in seconds."""
     if not spec.kinds:
         return float(spec.timeout_s)
-    said = (value for value in _declared(spec, values, "timeout") if isinstance(value, int | float))
+    said = (value for value in _declared(spec, values)["timeout"] if isinstance(value, int | float))
     return float(min(said, default=spec.timeout_s))
 
 
 def after_interruption(spec: ToolSpec, values: dict[str, Any]) -> OnInterrupt:
     """Return what to do if the outcome of a call is unknown after a crash."""
-    return "rerun" if _only_reads(spec, values) else spec.on_interrupt
+    return "rerun" if _only_reads(_declared(spec, values)["method"]) else spec.on_interrupt
 
 
-def _only_reads(spec: ToolSpec, values: dict[str, Any]) -> bool:
+def _only_reads(methods: Sequence[Any]) -> bool:
     """Return whether a call is an HTTP request that changes nothing."""
-    methods = [*_declared(spec, values, "method")] if spec.kinds else []
     return bool(methods) and all(isinstance(each, str) and each in READING for each in methods)
 
 
@@ -125,21 +137,21 @@ def texts(value: object) -> Iterator[str]:
                 yield from texts(item)
 
 
-def _named(spec: ToolSpec, values: dict[str, Any], kind: ParameterKind) -> Iterator[str]:
-    for value in _declared(spec, values, kind):
-        yield from texts(value)
+def _all_texts(given: Iterable[Any]) -> list[str]:
+    return [text for value in given for text in texts(value)]
 
 
-def _declared(spec: ToolSpec, values: dict[str, Any], kind: ParameterKind) -> Iterator[Any]:
-    """Return the arguments of a kind. If one is left out, its default counts."""
-    properties = spec.parameters.get("properties", {})
-    for name, its_kind in spec.kinds.items():
-        if its_kind != kind:
-            continue
+def _declared(spec: ToolSpec, values: dict[str, Any]) -> Mapping[ParameterKind, Sequence[Any]]:
+    """Return the arguments of each kind. If one is left out, its default counts."""
+    given = defaultdict[ParameterKind, list[Any]](list)
+    for name, kind in spec.kinds.items():
         if name in values:
-            yield values[name]
-        elif isinstance(schema := properties.get(name), dict) and "default" in schema:
-            yield schema["default"]
+            given[kind].append(values[name])
+            continue
+        schema = spec.parameters.get("properties", {}).get(name)
+        if isinstance(schema, dict) and "default" in schema:
+            given[kind].append(schema["default"])
+    return given
 
 
 def _path_in(url: str) -> str | None:
@@ -196,7 +208,8 @@ def _programs(commands: Iterable[Command], settings: Settings) -> Iterator[Progr
 
 
 def _programs_named(policy: Policy) -> list[str]:
-    rules = (rule_of(rule.text) for rule in (*policy.deny, *policy.ask, *policy.allow))
+    listed = (*policy.deny, *policy.ask, *policy.allow)
+    rules = map(rule_of, [rule.text for rule in listed]) if listed else ()
     return list(dict.fromkeys(rule.words[0] for rule in rules if rule.words))
 
 

@@ -17,6 +17,7 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 
 import msgspec
 
+from holdfast.deadlines import Deadlines
 from holdfast.errors import ToolError
 from holdfast.protocol.outcomes import Probed
 from holdfast.protocol.ports import CallContext, RawResult
@@ -156,6 +157,7 @@ class FunctionTool(Generic[P, R]):
         self._target = target
         self._is_async = inspect.iscoroutinefunction(function)
         self._threads = Threads(MAX_THREADS)
+        self._deadlines = Deadlines()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
@@ -222,7 +224,7 @@ class FunctionTool(Generic[P, R]):
             raise raisable(stop) from stop
 
     async def _run_sync(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
-        limit, inner = limited(context)
+        limit, inner = limited(self._deadlines, context)
         call: Callable[..., Any] = self.function
         is_started = is_over = False
         keywords = self.bound(arguments, _heard_from_a_thread(inner), lambda: is_over)
@@ -232,12 +234,12 @@ class FunctionTool(Generic[P, R]):
             return result_of(call(**keywords))
 
         try:
-            async with limit:
+            with limit:
                 await self._threads.slot()
                 is_started = True
                 return await self._threads.run(work)
         except TimeoutError:
-            if not limit.expired():
+            if not limit.has_passed:
                 raise
             if not is_started:
                 busy = f"{self.spec.name} was not started: {MAX_THREADS} calls of it are still running."

@@ -13,8 +13,9 @@ from hashlib import sha256
 from holdfast.policy.listed import permitting
 from holdfast.policy.rules import Facts
 from holdfast.protocol.grants import Grant
+from holdfast.protocol.launchers import is_launcher
 from holdfast.protocol.ports import Proposal
-from holdfast.protocol.rules import SHELL, PolicyRule, WrongRule, is_launcher, rule_of
+from holdfast.protocol.rules import SHELL, PolicyRule, WrongRule, rule_of
 from holdfast.protocol.tools import Content, Decision, Offer, ToolSpec
 from holdfast.tools.facts import file_of
 
@@ -88,7 +89,7 @@ def _rule_of_command(facts: Facts) -> str:
         raise NoOffer(f"Only a command of literal words can be granted. {_WIDER}")
     if len(literal) > 1:
         raise NoOffer(f"Only a single command can be granted, and this has {len(literal)}. {_WIDER}")
-    words = literal[0]
+    words = literal[0].texts
     file = file_of(words[0], facts.workspace)
     if is_launcher(words[0]) or is_launcher(file):
         raise NoOffer(f"`{words[0]}` runs whatever it is given.")

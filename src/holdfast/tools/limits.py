@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 
 import msgspec
 
+from holdfast.deadlines import Deadline, Deadlines
 from holdfast.protocol.ports import CallContext
 
 
-def limited(context: CallContext, grace_s: float = 0.0) -> tuple[asyncio.Timeout, CallContext]:
-    """Return a timeout to enter, and a context whose output restarts the idle timeout.
+def limited(deadlines: Deadlines, context: CallContext, grace_s: float = 0.0) -> tuple[Deadline, CallContext]:
+    """Return a limit to enter, and a context whose output restarts the idle timeout.
 
     Args:
+        deadlines: Watches over the limit.
         context: Has the two limits.
         grace_s: Is added to both, as a backstop for a tool that keeps its own time.
     """
     loop = asyncio.get_running_loop()
     now, idle_s = loop.time(), context.idle_s + grace_s
     deadline = now + context.timeout_s + grace_s
-    limit = asyncio.timeout_at(min(deadline, now + idle_s))
+    limit = deadlines.at(min(deadline, now + idle_s))
 
     def on_output(text: str) -> None:
-        with suppress(RuntimeError):  # the limit has passed: this output comes too late
-            limit.reschedule(min(deadline, loop.time() + idle_s))
+        limit.move(min(deadline, loop.time() + idle_s))
         context.on_output(text)
 
     return limit, msgspec.structs.replace(context, on_output=on_output)

@@ -11,10 +11,11 @@ from collections.abc import Collection, Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from holdfast.policy.paths import is_inside, malformed, secret_rule
-from holdfast.policy.protected import WILDCARDS, fits_wildcards
+from holdfast.policy.protected import WILDCARDS, fits_wildcards, is_matched
 from holdfast.policy.rules import PathFact
 from holdfast.policy.words import PathWord
-from holdfast.tools.own import OwnPlaces
+from holdfast.tools.ours import IsOurs, nothing_is_ours
+from holdfast.tools.own import OwnPlaces, look_at
 
 MAX_ENTRIES = 20_000
 """How many names of folders are compared with the wildcards of a call."""
@@ -26,7 +27,7 @@ _SECRET_EXAMPLES = (".env",)
 class WordFacts:
     """What the words of a call's commands lead to."""
 
-    def __init__(self, workspace: str, own: OwnPlaces) -> None:
+    def __init__(self, workspace: str, own: OwnPlaces, is_ours: IsOurs = nothing_is_ours) -> None:
         self.paths: list[PathFact] = []
         self.unproved = ""
         """The first file that is used and may lie outside of the workspace, or may be lost, as a sentence."""
@@ -37,6 +38,8 @@ class WordFacts:
         self._workspace = workspace
         self._own = own
         self._entries = MAX_ENTRIES
+        self._looks: dict[str, os.stat_result | None] = {}
+        self._is_ours = is_ours
 
     def look_at(self, words: Collection[PathWord]) -> None:
         """Find the targets of the words. A word that names nothing has no fact, unless the command would write it."""
@@ -52,9 +55,10 @@ class WordFacts:
                 if word.is_used:
                     self._prove(word, real, wild, is_there=False)
                 continue
-            part = self._own.find(real, identities) or self._own.matched(
-                real, wild, is_tree=word.access == "tree"
-            )
+            part = self._own.find(real, identities, self._workspace, self._look)
+            is_tree = word.access == "tree"
+            if not part and (wild or is_tree):
+                part = self._own.matched(real, wild, is_tree=is_tree)
             self.paths.append(PathFact(word.text, os.path.join(real, *wild), "", word.access, part))
             if wild:
                 self._expand(word, real, wild)
@@ -71,11 +75,15 @@ class WordFacts:
             for entry in self._entries_of(folders.pop()):
                 if entry.name == ".git" or (word.deep == "visible" and entry.name.startswith(".")):
                     continue
-                if secret_rule(entry.path) and not entry.is_symlink():
+                if word.deep == "links" and entry.is_symlink():
+                    self._doubt(word, "has a link in it, which the program follows")
+                is_folder = entry.is_dir(follow_symlinks=False)
+                is_read = not (word.picked and is_folder) and _is_picked(entry.name, word.picked)
+                if is_read and secret_rule(entry.path) and not entry.is_symlink():
                     given = f"{word.text} (with {os.path.relpath(entry.path, self._workspace)})"
                     self.paths.append(PathFact(given, entry.path, "", "read"))
                     return
-                if entry.is_dir(follow_symlinks=False):
+                if is_folder:
                     folders.append(entry.path)
 
     def _path_of(self, word: PathWord) -> str:
@@ -102,9 +110,8 @@ class WordFacts:
                 if name in ("", "."):
                     continue
                 here = f"{here}/{name}"
-                try:
-                    found = os.lstat(here)
-                except OSError:
+                found = self._look(here)
+                if found is None:
                     return os.path.normpath(path), False
                 if stat.S_ISLNK(found.st_mode):
                     break
@@ -115,6 +122,12 @@ class WordFacts:
         return os.path.realpath(
             os.path.normpath(path)
         ), False  # the command itself may make a folder on the way
+
+    def _look(self, path: str) -> os.stat_result | None:
+        """Look at a path, once for all words."""
+        if path not in self._looks:
+            self._looks[path] = look_at(path)
+        return self._looks[path]
 
     def _doubt(self, word: PathWord, why: str) -> None:
         if word.is_used and not self.unproved:
@@ -128,10 +141,20 @@ class WordFacts:
             self.outside = self.outside or word.text[:80]
         elif word.access != "read" and "/-" in f"/{word.text}":
             self._doubt(word, "has a name that programs take for an option")
-        elif word.access != "read" and (wild or word.access == "tree"):
+        elif word.access != "read" and (wild or (word.access == "tree" and not self._is_one(word, real))):
             self._doubt(word, "stands for several files that would change")
-        elif word.replaces and is_there and _has_content(real):
+        elif word.replaces and is_there and _has_content(real) and not self._is_ours(real):
             self._doubt(word, "exists already, and its content would be lost")
+
+    def _is_one(self, word: PathWord, real: str) -> bool:
+        """Return whether a move changes no more than one file, which a file tool wrote: what is moved, or its place.
+        A folder stays where something is moved into it.
+        """
+        found = self._look(real)
+        if word.is_target and (found is None or stat.S_ISDIR(found.st_mode)):
+            return True
+        is_named = os.path.normpath(self._path_of(word)) == real
+        return word.replaces and is_named and self._is_ours(real)
 
     def _expand(self, word: PathWord, real: str, wild: Sequence[str]) -> None:
         """Look at the files that a name with wildcards stands for."""
@@ -156,7 +179,7 @@ class WordFacts:
             found: list[str] = []
             for each in folders:
                 for entry in self._entries_of(each):
-                    if entry.name == pattern or _matches(entry.name, pattern):
+                    if entry.name == pattern or is_matched(entry.name, pattern):
                         found.append(os.path.join(each, entry.name))
             folders = found
             if depth + 1 == len(wild):
@@ -175,8 +198,8 @@ class WordFacts:
             return
 
 
-def _matches(name: str, pattern: str) -> bool:
-    return (not name.startswith(".") or pattern.startswith(".")) and fnmatchcase(name, pattern)
+def _is_picked(name: str, patterns: Sequence[str]) -> bool:
+    return not patterns or any(fnmatchcase(name.casefold(), pattern) for pattern in patterns)
 
 
 def _has_content(path: str) -> bool:

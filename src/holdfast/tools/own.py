@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from itertools import islice
 
 import msgspec
@@ -24,6 +25,7 @@ GLANCE_FILES = 2_000
 
 Identity = tuple[int, int]
 """Device and inode."""
+Look = Callable[[str], os.stat_result | None]
 
 
 class OwnPlaces(msgspec.Struct, frozen=True):
@@ -63,24 +65,35 @@ class OwnPlaces(msgspec.Struct, frozen=True):
         files = (each for home in self.homes for each in islice(files_under(home), most))
         return HOME if identity(facts) in files else ""
 
-    def find(self, path: str, identities: Mapping[Identity, str]) -> str:
-        """Return what an absolute path (no links) is: by its name, and by the inodes at and above it."""
+    def find(
+        self, path: str, identities: Mapping[Identity, str], within: str = "", look: Look | None = None
+    ) -> str:
+        """Return what an absolute path (no links) is: by its name, and by the inodes at and above it.
+
+        Args:
+            path: The path.
+            identities: What `identities` returns.
+            within: A folder that stays where it is. What it is itself is looked up only once.
+            look: Returns what a path is; None: `look_at`.
+        """
         if known := self.by_path(path):
             return known
-        with suppress(OSError):
-            if known := self.by_link(os.stat(path), GLANCE_FILES):
-                return known
+        look = look or look_at
+        facts = look(path) if path != within else None
+        if facts is not None and (known := self.by_link(facts, GLANCE_FILES)):
+            return known
         here, below = path, ""
-        while identities:
-            with suppress(OSError):
-                kind = identities.get(identity(os.stat(here)), "")
-                if kind == HOME or (kind and not below):
-                    return kind + below
+        while identities and here != within:
+            kind = identities.get(identity(facts), "") if facts is not None else ""
+            if kind == HOME or (kind and not below):
+                return kind + below
             if here == "/":
-                break
+                return ""
             here, name = os.path.split(here)
             below = f"/{name}{below}"
-        return ""
+            facts = look(here) if here != within else None
+        above = _own_kind(within, tuple(identities.items())) if identities else ""
+        return above + below if above.startswith(HOME) or not below else ""
 
     def matched(self, folder: str, names: Sequence[str], *, is_tree: bool) -> str:
         """Return what a name with shell wildcards may match in a folder. With `is_tree`, include everything under it.
@@ -99,6 +112,20 @@ class OwnPlaces(msgspec.Struct, frozen=True):
                 if all(a == b or fits_wildcards(a, b) for a, b in zip(there, names, strict=False)):
                     return kind
         return ""
+
+
+@lru_cache(maxsize=64)
+def _own_kind(folder: str, identities: tuple[tuple[Identity, str], ...]) -> str:
+    """Return what a folder is, by the inodes at and above it."""
+    return OwnPlaces().find(folder, dict(identities))
+
+
+def look_at(path: str) -> os.stat_result | None:
+    """Return what a path is, and not what a link leads to; None if there is nothing."""
+    try:
+        return os.lstat(path)
+    except OSError:
+        return None
 
 
 def own_places(own: Own) -> OwnPlaces:

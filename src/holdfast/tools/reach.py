@@ -18,7 +18,7 @@ from holdfast.clock import SYSTEM_CLOCK
 from holdfast.policy.listed import simple_commands
 from holdfast.policy.rules import Facts
 from holdfast.protocol.counts import counted
-from holdfast.protocol.rules import is_launcher
+from holdfast.protocol.launchers import is_launcher
 from holdfast.protocol.tools import Content, Reach
 from holdfast.tools.facts import file_of
 

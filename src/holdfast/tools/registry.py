@@ -173,9 +173,11 @@ class Registry:
 
 
 def pin_of(spec: ToolSpec) -> str:
-    """Return a hash of what the model reads of a tool: its name, schema and description."""
-    read = msgspec.json.encode([spec.name, spec.parameters, spec.description], order="sorted")
-    return hashlib.sha256(read).hexdigest()
+    """Return a hash of what somebody accepts with a tool: what the model reads of it (name, schema and description),
+    and what the gates judge it by. A tool that says later that it only reads is another one."""
+    read = (spec.name, spec.parameters, spec.description)
+    judged = (spec.source, spec.effect, spec.kinds, spec.on_interrupt, spec.trust, spec.is_private)
+    return hashlib.sha256(msgspec.json.encode([*read, *judged], order="sorted")).hexdigest()
 
 
 def _pinned(spec: ToolSpec) -> ToolSpec:

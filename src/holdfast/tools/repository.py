@@ -11,16 +11,20 @@ config that has only harmless values. What git does not know of, it cannot run.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
+import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 
 import msgspec
 
+from holdfast.clock import SYSTEM_CLOCK
 from holdfast.policy.paths import is_inside
 from holdfast.tools.blocking import Refused
 from holdfast.tools.own import OwnPlaces
@@ -29,6 +33,9 @@ from holdfast.tools.workspace import Root, open_to_read
 COPIED_BYTES = 128 << 20
 """The largest index that is copied."""
 _SMALL_BYTES = 1 << 20
+_PREFIX = "holdfast-git-"
+_LEFT_MS = 3_600_000
+"""No call takes so long."""
 _HEAD = re.compile(r"(?:ref: refs/[^\s\x00-\x1f]{1,500}|[0-9a-f]{40}|[0-9a-f]{64})\Z")
 _VALUE = re.compile(r"[A-Za-z0-9.-]{0,32}\Z")
 
@@ -122,7 +129,8 @@ def view_of(repository: Repository, own: OwnPlaces) -> Iterator[View]:
         Refused: the repository is damaged, or too large.
         OSError: it cannot be read, or the view cannot be made.
     """
-    with TemporaryDirectory(prefix="holdfast-git-") as folder:
+    sweep(gettempdir())
+    with TemporaryDirectory(prefix=_PREFIX) as folder, _locked(folder, is_mine=True):
         Path(folder, "info").mkdir()
         head = _read(repository.folder, "HEAD", own, _SMALL_BYTES).decode(errors="replace").rstrip("\n")
         if not _HEAD.match(head):
@@ -138,6 +146,40 @@ def view_of(repository: Repository, own: OwnPlaces) -> Iterator[View]:
         Path(folder, "theirs").write_bytes(_read(repository.common, "config", own, _SMALL_BYTES))
         Path(folder, "config").write_text("[core]\n\tbare = false\n")
         yield View(repository, folder, _environment(folder, repository.top), _under_way(repository.folder))
+
+
+@cache
+def sweep(folder: str) -> None:
+    """Remove the views in a folder whose processes were killed. Each process does this once."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith(_PREFIX):
+                with suppress(OSError):
+                    age_ms = (
+                        SYSTEM_CLOCK.now_ms() - entry.stat(follow_symlinks=False).st_mtime_ns // 1_000_000
+                    )
+                    if age_ms > _LEFT_MS:  # a younger one may not have its lock yet
+                        with _locked(entry.path):
+                            shutil.rmtree(entry.path)
+
+
+@contextmanager
+def _locked(folder: str, *, is_mine: bool = False) -> Iterator[None]:
+    """Have the lock of a view, which ends with its process.
+
+    Raises:
+        OSError: another process has it, or it is not a folder.
+    """
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:  # a file system without locks: then nobody removes it either
+            if not is_mine:
+                raise
+        yield
+    finally:
+        os.close(fd)
 
 
 def write_config(view: View, listed: str) -> None:

@@ -19,7 +19,7 @@ import msgspec
 from holdfast.protocol.counts import counted
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.tools import ToolSpec
-from holdfast.protocol.untrusted import decode_untrusted
+from holdfast.protocol.untrusted import decode_exact
 from holdfast.tools.conversion import converted
 from holdfast.tools.schema_cost import BACKTRACKS, MAX_STEPS, SchemaCost, TooCostly
 
@@ -160,13 +160,10 @@ class SchemaGate:
         """How many schemas are kept."""
         return len(self._schemas)
 
-    def is_quick(self, spec: ToolSpec, text: str) -> bool:
-        """Return whether `check` takes a few milliseconds. Otherwise call it in a thread.
-
-        Raises:
-            BadSchema: the tool's schema cannot be used.
-        """
-        return self._of(spec).is_quick(text)
+    def check_at_once(self, spec: ToolSpec, text: str, *, strips: bool = False) -> Arguments | Failure | None:
+        """Do what `check` does; return None if that may take longer than a few milliseconds."""
+        schema = self._of(spec)
+        return self._checked(spec, schema, text, strips=strips) if schema.is_quick(text) else None
 
     def check(self, spec: ToolSpec, text: str, *, strips: bool = False) -> Arguments | Failure:
         """Return the arguments in a text that a model wrote. An empty text is an empty object.
@@ -177,8 +174,13 @@ class SchemaGate:
         Raises:
             BadSchema: the tool's schema cannot be used.
         """
+        return self._checked(spec, self._of(spec), text, strips=strips)
+
+    def _checked(
+        self, spec: ToolSpec, schema: CheckedSchema, text: str, *, strips: bool
+    ) -> Arguments | Failure:
         try:
-            values = decode_untrusted(text or "{}")
+            values = decode_exact(text or "{}")
             canonical = msgspec.json.encode(values, order="sorted").decode()
         except (msgspec.MsgspecError, UnicodeError) as error:
             message = (
@@ -186,7 +188,6 @@ class SchemaGate:
             )
             return Failure("invalid_json", message)
         known = list(spec.parameters.get("properties", {}))
-        schema = self._of(spec)
         if not isinstance(values, dict):
             problem = f"the arguments must be a JSON object, not {_named(values)}"
         else:

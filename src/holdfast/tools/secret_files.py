@@ -29,7 +29,9 @@ MAX_ENTRIES_OF_FOLDER = 1024
 MAX_FOLDERS = 128
 MAX_DEPTH = 2
 MAX_VALUES = 256
-"""The most values of one workspace. The current ones come first."""
+"""The most values of one workspace for which a call is refused. The current ones come first."""
+MAX_MASKED = 512
+"""The most of its values that are masked, old ones included: each makes every search for secrets slower."""
 SWEEP_MS = 2000
 """How often the folders below the top one are looked at for new files."""
 _FRESH_MS = 50
@@ -51,7 +53,7 @@ _SKIPPED = frozenset(
 )  # fmt: skip
 """Folders of other people's files, and of keys that have a shape."""
 
-_Stamp = tuple[int, int, int]
+_Stamp = tuple[int, int, int, int]
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -112,11 +114,11 @@ class SecretFiles:
                 for key, value in file.values:
                     names.setdefault(value, f"{path}:{key}" if key else path)
             older = [(value, name) for value, name in before.names.items() if value not in names]
-            kept = dict([*names.items(), *reversed(older)][:MAX_VALUES])
-            known = before.known
+            every = [*[*names.items()][:MAX_VALUES], *reversed(older)]
+            kept, known = dict(every[:MAX_MASKED]), before.known
             if kept != before.names:
-                self._redact.learn(kept)
-                known = Redactor(_by_name(kept))
+                self._redact.learn(kept, workspace)
+                known = Redactor(_by_name(dict(every[:MAX_VALUES])))
             self._workspaces[workspace] = _Workspace(
                 scan.files, scan.folders, self._clock.uptime_ms(), dict(reversed(kept.items())), known
             )
@@ -261,7 +263,7 @@ def _is_fresh(changed_ns: int, now_ms: int) -> bool:
 
 
 def _stamp(facts: os.stat_result) -> _Stamp:
-    return facts.st_size, facts.st_mtime_ns, facts.st_ino
+    return facts.st_size, facts.st_mtime_ns, facts.st_ino, facts.st_ctime_ns
 
 
 def _stamp_at(path: str) -> _Stamp | None:

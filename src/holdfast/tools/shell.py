@@ -1,10 +1,11 @@
 """shell: runs a command in the workspace, with the user's own permissions and a clean environment.
 
-`policy` judges the command. `sandbox.process` ends its processes.
+`policy` judges the command. `sandbox.process` ends its processes. `background` keeps those that go on.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 import shutil
@@ -15,7 +16,10 @@ from msgspec.structs import replace
 
 from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.protocol.tools import ToolSpec
-from holdfast.sandbox.process import FLOOD_BYTES, Ended, Launch, Processes, clean_environment
+from holdfast.sandbox.process import Ended, Launch, clean_environment
+from holdfast.tools.background import Background, how_ended
+from holdfast.tools.blocking import Refused
+from holdfast.tools.process import RUNS, page, told
 from holdfast.tools.sameness import is_answer
 from holdfast.tools.schema import arguments_object
 from holdfast.tools.unplanned import Unplanned
@@ -29,18 +33,20 @@ MAX_COMMAND_CHARS = 30_000
 class Shell(Unplanned):
     """shell: returns what a command printed, and how it ended."""
 
-    def __init__(self, processes: Processes) -> None:
-        self._processes = processes
+    def __init__(self, background: Background) -> None:
+        self._background = background
         self._shell = shutil.which("bash") or "/bin/sh"
         self.spec = ToolSpec(
             name="shell",
             description="Run a shell command in the workspace; stdout and stderr come together. There is no "
-            "terminal and no input. When the command ends, all processes it started are ended, also those in "
-            "the background.",
+            "terminal and no input. When the command ends, all processes it started are ended, also those after &. "
+            "With background=true it returns at once, and the command goes on until process_stop ends it, or "
+            "until the run ends: for a server, or a long build.",
             parameters=arguments_object(
                 required=["command"],
                 command={"type": "string", "minLength": 1, "maxLength": MAX_COMMAND_CHARS},
                 timeout_s={"type": "number", "exclusiveMinimum": 0, "maximum": MAX_TIMEOUT_S},
+                background={"type": "boolean", "default": False},
             ),
             effect="exec",
             on_interrupt="unknown",
@@ -52,7 +58,10 @@ class Shell(Unplanned):
         )
 
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
-        """Run the command. The status is `ok` for exit code 0, `error` for any other, and `timeout` at a limit."""
+        """Run the command. The status is `ok` for exit code 0, `error` for any other, and `timeout` at a limit.
+
+        In the background, the status is `ok` if it runs after a moment.
+        """
         launch = Launch(
             argv=(self._shell, "-c", arguments["command"]),
             cwd=context.workspace,
@@ -63,13 +72,25 @@ class Shell(Unplanned):
             check=context.check,
         )
         try:
-            ended = await self._processes.run(launch, context.on_output)
+            if arguments.get("background"):
+                return await self._started(launch, arguments, context)
+            ended = await self._background.processes.run(launch, context.on_output)
+        except Refused as refusal:
+            return RawResult("error", str(refusal))
         except OSError as error:
             why = f"The command could not be started: {error.strerror}."
             return RawResult("error", why, detail=repr(error))
         result = _result(ended, launch)
         is_negative = ended.how == "exited" and is_answer(arguments["command"], ended.exit_code)
         return replace(result, is_negative=True) if is_negative else result
+
+    async def _started(self, launch: Launch, arguments: dict[str, Any], context: CallContext) -> RawResult:
+        """Start the command in the background. Its limits are the run's, and its own `timeout_s`."""
+        limit_s = arguments.get("timeout_s", math.inf)
+        process = await self._background.start(replace(launch, timeout_s=limit_s, idle_s=math.inf), context)
+        if process.is_running:
+            return RawResult("ok", RUNS.format(id=process.id), background=told(process))
+        return RawResult("ok" if process.has_succeeded else "error", await page(process, 0))
 
 
 def program_of(command: str, workspace: str) -> str:
@@ -93,11 +114,7 @@ def _result(ended: Ended, launch: Launch) -> RawResult:
         case "idle":
             why = f"[killed after {launch.idle_s:g} s without output, with all its processes]"
             return RawResult("timeout", output + why)
-        case "flood":
-            return RawResult("error", f"{output}[killed after printing more than {FLOOD_BYTES >> 20} MiB]")
-        case "exited":
-            code = ended.exit_code
-            if code == 0:
-                return RawResult("ok", ended.output or "[no output]")
-            why = f"[killed by signal {-code}]" if code < 0 else f"[exit code {code}]"
-            return RawResult("error", output + why)
+        case "exited" if not ended.exit_code:
+            return RawResult("ok", ended.output or "[no output]")
+        case "exited" | "flood":
+            return RawResult("error", f"{output}[{how_ended(ended)}]")

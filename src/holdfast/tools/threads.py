@@ -9,6 +9,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from holdfast.errors import ToolUnavailable
+
 T = TypeVar("T")
 _WAIT_S = 0.02
 
@@ -44,6 +46,9 @@ class Threads:
     async def run(self, function: Callable[[], T]) -> T:
         """Return or raise what the function does. If this is cancelled, the function continues and its result is
         lost.
+
+        Raises:
+            ToolUnavailable: no thread could be started.
         """
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
@@ -69,5 +74,12 @@ class Threads:
                 loop.call_soon_threadsafe(resolve, value, error)
 
         context = contextvars.copy_context()
-        threading.Thread(target=context.run, args=(work,), name="holdfast-tool", daemon=True).start()
+        thread = threading.Thread(target=context.run, args=(work,), name="holdfast-tool", daemon=True)
+        try:
+            thread.start()
+        except (
+            RuntimeError
+        ) as error:  # the machine has no thread left, and nothing runs that gives the slot back
+            self._free.release()
+            raise ToolUnavailable("It was not run: no thread could be started.") from error
         return await answer

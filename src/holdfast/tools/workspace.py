@@ -36,7 +36,7 @@ MISSING = -1
 
 _ACCOUNT_FILES = ("/etc/shadow", "/etc/gshadow", "/etc/passwd")
 _KEY_FOLDERS = ("~/.ssh", "~/.aws", "~/.kube", "~/.azure", "~/.docker", "/etc/ssh")
-_KEY_FILES = ("~/.netrc", "~/.git-credentials", "~/.npmrc", "~/.pypirc", "~/.env")
+_KEY_FILES = ("~/.netrc", "~/.pgpass", "~/.git-credentials", "~/.npmrc", "~/.pypirc", "~/.env")
 
 
 class PathRefused(Refused):

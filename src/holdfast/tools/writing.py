@@ -10,12 +10,14 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Literal
 
 import msgspec
 
+from holdfast.errors import StorageError
 from holdfast.protocol.outcomes import Probed
 from holdfast.protocol.ports import Check
 from holdfast.protocol.tools import ChildSession, Expectation, FileChange, Files, IdempotencyKey
@@ -34,13 +36,20 @@ from holdfast.tools.workspace import (
 )
 
 _CHUNK_BYTES = 1 << 20
+_TRIES, _TRY_S = 200, 0.01
+"""How often, and after how long, a file is tried that another process is about to replace."""
 _MOST_TOLD = 20
 _Happened = Literal["yes", "no", "unknown"]
 _PREFIX, _SUFFIX = ".holdfast-", ".tmp"
 
+UNCONFIRMED = "{told} The disk did not confirm it ({why}): after a power failure the old content may be back."
 NewDigest = Callable[[], Digest]
 Make = Callable[[str, Place], tuple[bytes, str]]
 """The new content for a file, and the message to the model when it is written."""
+
+
+class Unconfirmed(OSError):
+    """The file has its new content, and the disk does not confirm that its name lasts."""
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -67,6 +76,15 @@ def write(
     check()
     with place(root, path) as found:  # before a folder is made
         refuse_protected(path, found, "write")
+        place_of, folders = found.path, missing_folders(found) if makes_folders else 0
+    try:
+        return _write(root, path, make, check, makes_folders=makes_folders, kept=kept)
+    except (Refused, OSError, StorageError):
+        remove_folders(root, place_of, folders, check)
+        raise
+
+
+def _write(root: Root, path: str, make: Make, check: Check, *, makes_folders: bool, kept: Kept | None) -> str:
     with place(root, path, makes_folders=makes_folders) as found:
         refuse_protected(path, found, "write")
         facts = look(found)
@@ -81,7 +99,10 @@ def write(
         # Without a plan nobody could undo it: its path contains what looks like a secret, so no record may name it.
         if kept is not None and kept.expects is not None:
             _keep(found, path, content, kept)
-        replace_file(found, path, content, facts, check)
+        try:
+            replace_file(found, path, content, facts, check)
+        except Unconfirmed as error:
+            return UNCONFIRMED.format(told=told, why=error.strerror or error)
     return told
 
 
@@ -139,6 +160,7 @@ def replace_file(
 
     Raises:
         Refused: the file has changed since `before`.
+        Unconfirmed: the file is replaced, and the disk does not confirm it.
     """
     with listable(found) as folder:
         with _temporary(folder) as (fd, name):
@@ -151,11 +173,50 @@ def replace_file(
             if mode or before is not None:  # after the owner: a change of owner takes setuid and setgid away
                 os.fchmod(fd, mode or permissions(before))
             os.fsync(fd)
-            check()
-            if not is_same(before, look(found)):
-                raise changed(path)
-            os.rename(name, found.name, src_dir_fd=folder, dst_dir_fd=folder)
-        os.fsync(folder)
+            with _alone(folder, found.name):
+                check()
+                if not is_same(before, look(found)):
+                    raise changed(path)
+                os.rename(name, found.name, src_dir_fd=folder, dst_dir_fd=folder)
+        try:
+            os.fsync(folder)
+        except OSError as error:
+            raise Unconfirmed(error.errno, error.strerror) from None
+
+
+@contextmanager
+def _alone(folder: int, name: str) -> Iterator[None]:
+    """Keep other processes of Holdfast from replacing a file between the last look at it and the rename."""
+    # Who waits here for another process looks at the file after it, and finds it changed. A process that is frozen
+    # here, or a program that locks its file for long, keeps nobody waiting for more than a moment.
+    try:
+        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    except OSError:  # there is no file yet
+        yield
+        return
+    try:
+        for _ in range(_TRIES):
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                time.sleep(_TRY_S)
+            except OSError:  # a file system without locks
+                break
+            else:
+                break
+        yield
+    finally:
+        os.close(fd)
+
+
+def remove_folders(root: Root, path: str, count: int, check: Check) -> None:
+    """Remove the last so many folders above a path, as far as they are empty."""
+    names = path.split("/")[:-1]
+    for up in range(count):
+        with suppress(Refused, OSError), place(root, "/".join(names[: len(names) - up])) as found:
+            if found.folder_fd != MISSING:
+                check()
+                os.rmdir(found.name, dir_fd=found.folder_fd)
 
 
 def is_same(before: os.stat_result | None, now: os.stat_result | None) -> bool:

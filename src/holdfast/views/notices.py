@@ -21,6 +21,7 @@ from holdfast.protocol.events import (
     ModelCallFailed,
     ModelCallUnready,
     NoteAdded,
+    NotificationEnded,
     Record,
     Reflected,
     Resolution,
@@ -95,6 +96,8 @@ def notice(record: Record, groups: Mapping[str, Group]) -> str:
             return _about_permission(told)
         case ModelCallAbandoned() | ModelCallCut() as told:
             return _CUT[type(told)]
+        case NotificationEnded(notified=notified) if notified.problem:
+            return f"you were not notified for certain: {notified.problem}"
         case AnswerGiven(answer=answer, is_doubted=True):
             return f"the model's confidence is only {answer.confidence:g}, so it has to look again"
         case RunPaused() | RunResumed() as told:

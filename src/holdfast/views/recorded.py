@@ -62,7 +62,11 @@ def cause_of(state: State, first: e.Record, batch: Sequence[e.Event]) -> Cause |
     match trigger.kind:
         case "attach":
             attached = _first(batch, e.Attached)
-            return Attach(attached.epoch, attached.holder, is_contested) if attached is not None else None
+            return (
+                Attach(attached.epoch, attached.holder, is_contested, attached.background)
+                if attached is not None
+                else None
+            )
         case "timer":
             return Due(trigger.name)
         case "outcome":
@@ -77,6 +81,8 @@ def cause_of(state: State, first: e.Record, batch: Sequence[e.Event]) -> Cause |
 
 def _outcome(key: str, told: e.Event) -> Outcome | None:
     match told:
+        case e.NotificationEnded(notified=notified):
+            return Outcome(key, notified)
         case e.Responded():
             parts = tuple(replace(p, call_id="") if isinstance(p, ToolCall) else p for p in told.parts)
             parts += (ToolCall("", "", ""),) * told.calls_refused

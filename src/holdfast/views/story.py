@@ -295,6 +295,8 @@ def _change(before: ModelCallStarted | None, started: ModelCallStarted, why: Seq
 def _calls(numbered: Iterable[tuple[int, Record]]) -> tuple[Call, ...]:
     calls: dict[str, Call] = {}
     asked: dict[str, str] = {}
+    aside: dict[str, CallStatus] = {}
+    """The calls that were put aside. None of them ever runs: the model makes it again."""
     alive_ms: dict[int, int] = {}
     epochs: dict[str, int] = {}
     taint = CLEAN
@@ -312,10 +314,12 @@ def _calls(numbered: Iterable[tuple[int, Record]]) -> tuple[Call, ...]:
             case MessageReceived() | PromptBuilt():
                 taint = flags_after(taint, record.seq, record.event)
             case Responded(parts=parts):
-                for part in calls_of(parts):
-                    calls[part.call_id] = Call(
+                calls |= {
+                    part.call_id: Call(
                         part.call_id, run, turn, part.name, part.arguments, at_ms, is_masked=part.is_masked
                     )
+                    for part in calls_of(parts)
+                }
             case ToolCallStarted() as started:
                 known = calls.get(started.call_id)
                 arguments = started.arguments or (known.arguments if known else "")
@@ -326,7 +330,7 @@ def _calls(numbered: Iterable[tuple[int, Record]]) -> tuple[Call, ...]:
                 change(started.call_id, status="open", attempts=started.attempt)
                 epochs[started.call_id] = started.epoch
             case ToolCallFinished(call_id=call_id, result=result):
-                change(call_id, ended_ms=at_ms, status=result.status, text=result.text)
+                change(call_id, ended_ms=at_ms, status=aside.get(call_id, result.status), text=result.text)
                 change(call_id, duration_ms=result.duration_ms if call_id in epochs else None)
                 before, taint = taint, flags_after(taint, record.seq, record.event)
                 change(call_id, origin=result.origin, trust=result.trust, sets=set_by(before, taint))
@@ -337,11 +341,14 @@ def _calls(numbered: Iterable[tuple[int, Record]]) -> tuple[Call, ...]:
                 change(call_id, ended_ms=ended_ms, status="abandoned", text=text)
             case ToolCallAdmitted(call_id=call_id, decisions=decisions) if name := grant_in(decisions):
                 change(call_id, decision=f"covered by the grant {name}")
-            case ApprovalRequested(approval_id=approval_id, call_id=call_id):
+            case ApprovalRequested(approval_id=approval_id, call_id=call_id, is_deferred=is_deferred):
                 asked[approval_id] = call_id
                 change(call_id, status="waiting")
+                aside |= {call_id: "waiting"} if is_deferred else {}
             case ApprovalResolved(approval_id=approval_id, decision=decision, by=by):
-                change(asked.get(approval_id, ""), decision=decided(decision, by))
+                call_id = asked.get(approval_id, "")
+                never_ran = {"status": "asked"} if call_id in aside else {}
+                change(call_id, decision=decided(decision, by), **never_ran)
     return _with_repeats(calls.values())
 
 

@@ -1,0 +1,235 @@
+"""The processes that go on after the call that started them, of all sessions of one runtime.
+
+Each is named after that call. It ends when it is stopped, with its run, or with the runtime: nothing of it is left
+then. What it printed is kept as it came, in memory only, and masked as a whole: so a secret is masked wherever
+somebody begins to read.
+
+`sandbox.process` runs them. `shell` starts them, and `process` has the tools that read and stop them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from holdfast.protocol.ports import CallContext
+from holdfast.redact import Redactor, part_of
+from holdfast.sandbox.process import FLOOD_BYTES, Ended, Launch, Processes
+from holdfast.tools.blocking import Refused, in_thread
+
+MAX_RUNNING = 8
+"""The most processes of one session that may run in the background. As many that have ended are known."""
+KEPT_CHARS = 1 << 20
+"""How much of the end of an output is kept."""
+AT_ONCE_S = 0.3
+"""Whatever ends so soon has probably failed, and the call that started it says so."""
+
+_UNREAD_BYTES = 1
+"""`Recent` keeps the output, so `sandbox.process` need not."""
+_PIECE_CHARS = 4_096
+
+
+class Recent:
+    """The last part of a text that grows. Places in it are counted in characters of the whole text."""
+
+    def __init__(self) -> None:
+        self.begin = 0
+        """The place of the first character that is kept."""
+        self.end = 0
+        self._pieces: deque[str] = deque()
+
+    def add(self, piece: str) -> None:
+        """Add to the end, and drop what is too much from the beginning."""
+        # A process may print letter by letter. A million letters must not be a million pieces.
+        if self._pieces and len(self._pieces[-1]) < _PIECE_CHARS:
+            self._pieces[-1] += piece
+        else:
+            self._pieces.append(piece)
+        self.end += len(piece)
+        while self.end - self.begin - len(self._pieces[0]) >= KEPT_CHARS:
+            self.begin += len(self._pieces.popleft())
+
+    def whole(self) -> str:
+        """Return what is kept."""
+        return "".join(self._pieces)
+
+
+class Page(NamedTuple):
+    """A part of an output."""
+
+    text: str
+    """Masked."""
+    first: int
+    """Its place."""
+    last: int
+    """The place where the next page begins."""
+
+
+class Process:
+    """A process in the background, or what is known of it when it has ended."""
+
+    def __init__(self, id_: str, launch: Launch, redact: Redactor) -> None:
+        self.id = id_
+        self.command = launch.argv[-1]
+        self.output = Recent()
+        self.task: asyncio.Task[Ended]
+        self._timeout_s = launch.timeout_s
+        self._redact = redact
+        self._news = asyncio.Event()
+
+    @property
+    def is_running(self) -> bool:
+        return not self.task.done()
+
+    @property
+    def has_succeeded(self) -> bool:
+        """Whether it has ended by itself with exit code 0."""
+        is_over = self.task.done() and not self.task.cancelled() and self.task.exception() is None
+        return is_over and self.task.result().exit_code == 0
+
+    @property
+    def how(self) -> str:
+        """Return how it is, as half a sentence."""
+        if self.is_running:
+            return "still running"
+        if self.task.cancelled():
+            return "stopped"
+        if (error := self.task.exception()) is not None:
+            return f"could not be started: {error.strerror if isinstance(error, OSError) else error}"
+        ended = self.task.result()
+        return f"killed after {self._timeout_s:g} s" if ended.how in ("timeout", "idle") else how_ended(ended)
+
+    async def news(self, seen: int, timeout_s: float | None = None) -> None:
+        """Wait until it begins, has printed more than this, or ends, or for so long."""
+        if self.output.end > seen:
+            return
+        self._news.clear()
+        waits = asyncio.create_task(self._news.wait())
+        try:
+            await asyncio.wait({waits, self.task}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waits.cancel()
+
+    async def gone(self, timeout_s: float) -> None:
+        """Wait until it has ended, or for so long."""
+        await asyncio.wait({self.task}, timeout=timeout_s)
+
+    def begin(self) -> None:
+        """It is about to be started."""
+        self._news.set()
+
+    def hear(self, text: str) -> None:
+        """Keep what it printed."""
+        self.output.add(text)
+        self._news.set()
+
+    async def read(self, place: int, chars: int) -> Page:
+        """Return what it printed from this place on, masked. While it runs, the last word is withheld."""
+        begin, whole, is_growing = self.output.begin, self.output.whole(), self.is_running
+        first = min(max(place, begin), self.output.end)
+        start = first - begin
+        text, end = await in_thread(
+            lambda: part_of(self._redact, whole, start, start + chars, is_growing=is_growing)
+        )
+        return Page(text, first, begin + end)
+
+
+class Background:
+    """The processes in the background, by session, and what runs them and all others."""
+
+    def __init__(self) -> None:
+        self.processes = Processes()
+        self._of: dict[str, dict[str, Process]] = {}
+
+    async def start(self, launch: Launch, context: CallContext) -> Process:
+        """Start a process that goes on after this call, and see whether it ends at once.
+
+        Raises:
+            Refused: too many run.
+            OSError: it could not be started.
+            Lapsed: the launch's check failed, and nothing was started.
+        """
+        known = self._of.setdefault(context.session, {})
+        _make_room(known)
+        process = Process(context.call_id, launch, context.get(Redactor))
+
+        def check() -> int:
+            until_ms = context.check()
+            process.begin()
+            return until_ms
+
+        launch = replace(launch, check=check, kept_bytes=_UNREAD_BYTES)
+        process.task = task = asyncio.create_task(self.processes.run(launch, process.hear))
+        # Retrieved, so that asyncio does not report it where nobody asks how the process is.
+        task.add_done_callback(lambda over: over.cancelled() or over.exception())
+        known[process.id] = process
+        try:
+            await process.news(0)  # after this call, the check of a launch that has not begun would fail
+            await process.gone(AT_ONCE_S)
+        except asyncio.CancelledError:
+            await _end([process])
+            del known[process.id]
+            raise
+        if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+            del known[process.id]
+            raise error
+        return process
+
+    def of(self, session: str) -> dict[str, Process]:
+        """Return what is known of a session's processes, by their ids, oldest first."""
+        return self._of.get(session, {})
+
+    def running(self, session: str) -> list[str]:
+        """Return the ids of those that run."""
+        return [each.id for each in self.of(session).values() if each.is_running]
+
+    async def stop(self, process: Process) -> None:
+        """End a process. Nothing of its tree is left when this returns."""
+        await _end([process])
+
+    async def end(self, session: str) -> None:
+        """End all processes of a session, and forget them."""
+        if session in self._of:
+            await _end([*self._of.pop(session).values()])
+
+    async def aclose(self) -> None:
+        """End all that run."""
+        for session in [*self._of]:
+            await self.end(session)
+        await self.processes.aclose()
+
+
+def how_ended(ended: Ended) -> str:
+    """Return how a command ended that reached no time limit, as half a sentence."""
+    if ended.how == "flood":
+        return f"killed after printing more than {FLOOD_BYTES >> 20} MiB"
+    code = ended.exit_code
+    return f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def _make_room(known: dict[str, Process]) -> None:
+    """Forget processes that have ended, if there are many.
+
+    Raises:
+        Refused: too many run.
+    """
+    running = [each.id for each in known.values() if each.is_running]
+    if len(running) >= MAX_RUNNING:
+        raise Refused(
+            f"At most {MAX_RUNNING} processes of a session run in the background, and these do: "
+            f"{', '.join(running)}. Stop one with process_stop first."
+        )
+    over = [each.id for each in known.values() if not each.is_running]
+    for id_ in over[:-MAX_RUNNING]:
+        del known[id_]
+
+
+async def _end(processes: list[Process]) -> None:
+    """Cancel their tasks, each of which ends its tree, and wait for them."""
+    for each in processes:
+        each.task.cancel()
+    if tasks := [each.task for each in processes]:
+        await asyncio.wait(tasks)

@@ -1,0 +1,84 @@
+"""The program that notifies: once for each event. A mark is given back if the program was not started."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import Lapsed
+from holdfast.extensions import notify
+from holdfast.extensions.notify import ConfiguredNotifier
+from holdfast.protocol.notify import NotificationDue, Notified
+from holdfast.redact import Redactor
+from holdfast.testing.clock import never_over
+
+DUE = NotificationDue("n1", "done", "done", next=("holdfast show s",))
+pytestmark = pytest.mark.requirement("H5")
+
+
+@pytest.fixture
+async def notifier(tmp_path: Path) -> AsyncIterator[ConfiguredNotifier]:
+    made = ConfiguredNotifier(
+        ("sh", "-c", f"echo >> {tmp_path}/ran"), tmp_path / "home", "", Redactor(), os.environ
+    )
+    async with aclosing(made):
+        yield made
+
+
+def ran(folder: Path) -> int:
+    return len((folder / "ran").read_text()) if (folder / "ran").exists() else 0
+
+
+def over_after(checks: int) -> Callable[[], int]:
+    """Return the check of a lease that ends after so many checks."""
+    left = iter(range(checks))
+
+    def check() -> int:
+        if next(left, None) is None:
+            raise Lapsed
+        return never_over()
+
+    return check
+
+
+async def test_an_event_is_notified_of_once(notifier: ConfiguredNotifier, tmp_path: Path) -> None:
+    outcomes = [await notifier.notify("s", str(tmp_path), DUE, never_over) for _ in range(2)]
+    assert outcomes == [Notified("sent"), Notified("unknown", notify.LOST)]
+    assert ran(tmp_path) == 1
+
+
+@pytest.mark.requirement("L7")
+@pytest.mark.parametrize("checks", [0, 1])
+async def test_what_a_driver_without_its_lease_did_not_start_the_next_one_starts(
+    notifier: ConfiguredNotifier, tmp_path: Path, checks: int
+) -> None:
+    with pytest.raises(Lapsed):
+        await notifier.notify("s", str(tmp_path), DUE, over_after(checks))
+    assert ran(tmp_path) == 0
+    assert await notifier.notify("s", str(tmp_path), DUE, never_over) == Notified("sent")
+    assert ran(tmp_path) == 1
+
+
+async def test_old_marks_are_removed_also_while_another_process_removes_them(
+    notifier: ConfiguredNotifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marks = tmp_path / "home" / notify.MARKS
+    marks.mkdir(parents=True)
+    for name in ("old", "older", "young"):
+        (marks / name).touch()
+    for name in ("old", "older"):
+        os.utime(marks / name, (1_700_000_000, 1_700_000_000))
+    unlink = Path.unlink
+
+    def raced(path: Path, *, missing_ok: bool = False) -> None:
+        for name in ("old", "older"):
+            unlink(marks / name, missing_ok=True)
+        unlink(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", raced)
+    assert await notifier.notify("s", str(tmp_path), DUE, never_over) == Notified("sent")
+    assert len([*marks.iterdir()]) == 2
