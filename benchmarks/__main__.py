@@ -32,6 +32,8 @@ SYSTEMS = (FLOOR, "floor-direct", "holdfast")
 """The ratios are to the first one: what a loop costs that writes as Holdfast does, through a writer thread."""
 SESSION_TURNS, SESSION_LATENCY_MS = 10, 50
 IDLE_SESSIONS = 1_000
+MOST_COMMANDS = 100
+"""A longer session with commands is not measured: its turns cost the same."""
 RESUMES = 15
 """How often each system resumes: a single time differs by half from run to run on a shared machine."""
 
@@ -94,10 +96,11 @@ def turns(plan: Plan) -> Iterator[Row]:
 
 
 def paired(plan: Plan) -> Iterator[Row]:
-    """The same, a session of the floor and one of Holdfast in turn, in one process."""
-    for count in plan.turns:
-        with tempfile.TemporaryDirectory() as folder:
-            yield {"turns": count, **fresh("paired", plan.port, count, folder)}
+    """The same, a session of the floor and one of Holdfast in turn, in one process; and with a command each turn."""
+    for tool in ("echo", "shell"):
+        for count in [each for each in plan.turns if tool == "echo" or each <= MOST_COMMANDS]:
+            with tempfile.TemporaryDirectory() as folder:
+                yield {"tool": tool, "turns": count, **fresh("paired", plan.port, count, folder, tool)}
 
 
 def instructions(plan: Plan) -> Iterator[Row]:
@@ -118,7 +121,7 @@ def resume(plan: Plan) -> Iterator[Row]:
     def once(system: str, count: int, home: Path) -> float:
         with tempfile.TemporaryDirectory() as folder:
             shutil.copytree(home, folder, dirs_exist_ok=True)
-            return fresh("resume", system, plan.port, count, folder)["cpu_ms"]
+            return fresh("resume", system, plan.port, count, folder, home)["cpu_ms"]
 
     for count in plan.resume:
         with tempfile.TemporaryDirectory() as folder:
@@ -138,7 +141,7 @@ def requests(plan: Plan) -> Iterator[Row]:
         for system in ("holdfast", COMPACTED):
             with tempfile.TemporaryDirectory() as folder:
                 cost = fresh("cell", system, plan.port, count, 1, 0, folder)
-                resumed = fresh("resume", system, plan.port, count, folder)["cpu_ms"]
+                resumed = fresh("resume", system, plan.port, count, folder, folder)["cpu_ms"]
             turn = {name: cost[name] for name in ("cpu_ms_per_turn", "disk_bytes_per_turn")}
             yield {"turns": count, "system": system, **turn, "resume_cpu_ms": resumed}
 

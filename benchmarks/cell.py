@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import resource
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from benchmarks.floor import Direct, Grouped, result_of, session
 
@@ -29,11 +30,30 @@ LEAST_TURNS = 1_000
 
 Work = Callable[[int, str], Awaitable[int]]
 
+Tool = Literal["echo", "shell"]
+"""What each turn of a session calls: a function that answers at once, or a command."""
+
+
+def model_of(turns: int, latency_ms: int, tool: Tool) -> str:
+    """The name of the model that makes such a session (`benchmarks.server`)."""
+    return f"bench-{turns}-{latency_ms}{'-shell' if tool == 'shell' else ''}"
+
 
 def cpu_s() -> float:
-    """User and system time of all threads."""
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime
+    """User and system time of all threads, and of the processes that have ended."""
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+def cpu_of_living_s(pid: int | str = "self") -> float:
+    """User and system time of the processes that this one has started and that still run, with all of theirs that
+    have ended. The kernel tells it in ticks of 10 ms."""
+    listed = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+    total_s = 0.0
+    for child in [each for some in listed for each in some]:
+        fields = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
+        total_s += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK") + cpu_of_living_s(child)
+    return total_s
 
 
 def disk_bytes(folder: Path) -> int:
@@ -67,7 +87,9 @@ async def measure(work: Work, turns: int, sessions: int, folder: Path) -> dict[s
 
 
 @asynccontextmanager
-async def floor(kind: str, port: int, latency_ms: int, folder: Path) -> AsyncIterator[Work]:
+async def floor(
+    kind: str, port: int, latency_ms: int, folder: Path, tool: Tool = "echo"
+) -> AsyncIterator[Work]:
     """The loop written by hand."""
     import aiohttp
 
@@ -77,7 +99,7 @@ async def floor(kind: str, port: int, latency_ms: int, folder: Path) -> AsyncIte
     async with aiohttp.ClientSession(connector=connector) as http:
 
         async def work(turns: int, name: str) -> int:
-            return await session(http, url, f"bench-{turns}-{latency_ms}", store, name)
+            return await session(http, url, model_of(turns, latency_ms, tool), store, name)
 
         yield work
     store.close()
@@ -89,6 +111,7 @@ def settings(port: int, *, is_compacted: bool) -> dict[str, Any]:
     return {
         "providers": {"openai": {"base_url": f"http://127.0.0.1:{port}/v1"}},
         "limits": {"turns": 10_000, "tokens": 10**9, "wall": "10h"},
+        "policy": {"actions_per_hour": 1_000_000},  # counted, and never reached
         "catalog": {"openai:bench-*": {"context_tokens": NARROW_TOKENS if is_compacted else WINDOW_TOKENS}},
         **({"compaction": {"max_per_hour": 60}} if is_compacted else wide),
     }
@@ -96,7 +119,7 @@ def settings(port: int, *, is_compacted: bool) -> dict[str, Any]:
 
 @asynccontextmanager
 async def holdfast(
-    port: int, latency_ms: int, folder: Path, *, is_compacted: bool = False
+    port: int, latency_ms: int, folder: Path, tool: Tool = "echo", *, is_compacted: bool = False
 ) -> AsyncIterator[Work]:
     """The whole engine, durable, with its gates, over the same HTTP."""
     from holdfast.app import open_app
@@ -104,9 +127,9 @@ async def holdfast(
     from holdfast.config.paths import Home
     from holdfast.protocol.commands import Send, owner
     from holdfast.protocol.settings import changed
-    from holdfast.tools.function import tool
+    from holdfast.tools.function import tool as made_tool
 
-    @tool(effect="read")
+    @made_tool(effect="read")
     async def echo(n: int, text: str) -> str:
         """Echo."""
         return result_of(n)
@@ -118,7 +141,8 @@ async def holdfast(
         controller = app.controller
 
         async def work(turns: int, name: str) -> int:
-            chosen = app.settings(folder, model=f"openai:bench-{turns}-{latency_ms}", allow_tools=("echo",))
+            model = f"openai:{model_of(turns, latency_ms, tool)}"
+            chosen = app.settings(folder, model=model, allow_tools=(tool,))
             settings = changed(chosen.settings, is_streaming=False)
             state = await controller.run(f"bench:{name}", owner("bench"), Send("go", settings))
             assert state.run is not None
@@ -128,11 +152,13 @@ async def holdfast(
         yield work
 
 
-def worker(system: str, port: int, latency_ms: int, folder: Path) -> AbstractAsyncContextManager[Work]:
+def worker(
+    system: str, port: int, latency_ms: int, folder: Path, tool: Tool = "echo"
+) -> AbstractAsyncContextManager[Work]:
     """What sees a session through, by the name of the system."""
     if system in ("holdfast", COMPACTED):
-        return holdfast(port, latency_ms, folder, is_compacted=system == COMPACTED)
-    return floor(system, port, latency_ms, folder)
+        return holdfast(port, latency_ms, folder, tool, is_compacted=system == COMPACTED)
+    return floor(system, port, latency_ms, folder, tool)
 
 
 async def cell(

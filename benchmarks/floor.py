@@ -10,6 +10,7 @@ import asyncio
 import json
 import queue
 import sqlite3
+import subprocess
 import threading
 from pathlib import Path
 from typing import Any
@@ -32,9 +33,33 @@ TOOL = {
 }
 
 
+SHELL = {
+    "type": "function",
+    "function": {
+        "name": "shell",
+        "description": "Run a shell command.",
+        "parameters": {
+            "type": "object",
+            "properties": {"command": {"type": "string"}},
+            "required": ["command"],
+        },
+    },
+}
+"""What the floor offers for sessions with commands."""
+
+
 def result_of(n: int) -> str:
     """What the tool of the measurements answers: 500 characters that differ from turn to turn."""
     return f"{n:08d} ".ljust(RESULT_CHARS, "x")
+
+
+async def ran(command: str) -> str:
+    """What a command prints: a plain subprocess of asyncio."""
+    process = await asyncio.create_subprocess_exec(
+        "bash", "-c", command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    output, _ = await process.communicate()
+    return output.decode()
 
 
 class Direct:
@@ -94,8 +119,9 @@ class Grouped:
 async def session(http: aiohttp.ClientSession, url: str, model: str, store: Any, name: str) -> int:
     """One run; returns its tool turns."""
     encode, decode = msgspec.json.Encoder().encode, msgspec.json.Decoder().decode
+    tools = [SHELL if model.endswith("-shell") else TOOL]
     body = bytearray(
-        json.dumps({"model": model, "tools": [TOOL], "messages": []}, separators=(",", ":"))[:-2].encode()
+        json.dumps({"model": model, "tools": tools, "messages": []}, separators=(",", ":"))[:-2].encode()
     )
     body += encode({"role": "user", "content": "go"})
     headers = {"content-type": "application/json", "authorization": "Bearer x"}
@@ -111,7 +137,8 @@ async def session(http: aiohttp.ClientSession, url: str, model: str, store: Any,
             return turns
         for call in calls:
             arguments = decode(call["function"]["arguments"])
-            content = result_of(arguments["n"])
+            is_command = call["function"]["name"] == "shell"
+            content = await ran(arguments["command"]) if is_command else result_of(arguments["n"])
             element = encode({"role": "tool", "tool_call_id": call["id"], "content": content})
             body += b"," + element
         turns += 1

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from benchmarks import plain_gates
 from benchmarks.guard import Row, best_us
 from holdfast.policy.commands import parsed
 from holdfast.protocol.limits import ModelFacts
@@ -24,7 +25,6 @@ from holdfast.protocol.tools import ToolSpec
 from holdfast.sandbox.process import Processes
 from holdfast.tools.gates import Case, gates_of, passed
 from holdfast.tools.own import OwnPlaces
-from holdfast.tools.schema import arguments_object
 from holdfast.tools.shell import Shell
 
 TIMES = 200
@@ -42,13 +42,15 @@ COMMANDS = (
 
 
 def measured() -> Iterator[Row]:
-    """Each command, and a tool that names nothing and one that names a path."""
+    """Each command, and tools that run none."""
     with tempfile.TemporaryDirectory() as folder:
         workspace = Path(folder, "workspace").resolve()
         (workspace / "src").mkdir(parents=True)
         for name in ("README.md", "src/app.py"):
             (workspace / name).write_text("text\n")
-        own = OwnPlaces((str(Path(folder, "home").resolve()),))
+        home = Path(folder, "home").resolve()
+        home.mkdir()
+        own = OwnPlaces((str(home),))
         settings = settings_with(ModelFacts("x", "x"), str(workspace), autonomy="supervised")
         gates = gates_of(lambda _: "", own)
         with asyncio.Runner() as runner:
@@ -71,13 +73,10 @@ def measured() -> Iterator[Row]:
                 floor = best_us(partial(_floor, command), TIMES)
                 cost, again = cost_us(shell, arguments, is_new=True), cost_us(shell, arguments)
                 yield _row(command, cost, again, floor)
-            path = arguments_object(required=["path"], path={"type": "string"})
-            plain = ToolSpec("plain", "", path, effect="read")
-            reads = ToolSpec("reads", "", path, effect="read", kinds={"path": "path"})
-            for name, spec in (("a tool without a path", plain), ("a tool with a path", reads)):
-                arguments = json.dumps({"path": "src/app.py"})
-                cost = cost_us(spec, arguments)
-                yield _row(name, cost, cost, best_us(partial(json.loads, arguments), TIMES))
+    arguments = json.dumps({"path": "src/app.py"})
+    floor = best_us(partial(json.loads, arguments), TIMES)
+    for name, cost in plain_gates.measured().items():
+        yield _row(name, cost, cost, floor)
 
 
 def _row(call: str, cost: float, again: float, floor: float) -> Row:

@@ -1,8 +1,9 @@
 """Going on with a long session in a fresh process: what it costs to open the home, load the session, take one more
 message, and see one tool turn and the answer through.
 
-`python -m benchmarks.resume SYSTEM PORT TURNS FOLDER`, on a folder that `benchmarks.cell` has left; prints one JSON
-object. CPU time without imports: the same has been done once before, on a short session in another folder.
+`python -m benchmarks.resume SYSTEM PORT TURNS FOLDER WORKSPACE`, on a folder that `benchmarks.cell` has left, or a
+copy of it. WORKSPACE is the original: in another one, the system prompt would be another too. Prints one JSON object.
+CPU time without imports: the same has been done once before, on a short session in another folder.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ SESSION = "s0-0"
 WARM_TURNS = 10
 
 
-async def resumed_by_holdfast(port: int, turns: int, folder: Path, *, is_compacted: bool = False) -> int:
+async def resumed_by_holdfast(
+    port: int, turns: int, folder: Path, workspace: Path, *, is_compacted: bool = False
+) -> int:
     """The engine as it is; returns how many requests were sent."""
     from holdfast.app import open_app
     from holdfast.config.load import load_only
@@ -41,7 +44,7 @@ async def resumed_by_holdfast(port: int, turns: int, folder: Path, *, is_compact
     config = load_only(settings(port, is_compacted=is_compacted))
     home, environ = Home(folder, folder / "config.toml"), {"OPENAI_API_KEY": "x"}
     async with open_app(config, home, extra_tools=[echo], environ=environ) as app:
-        chosen = app.settings(folder, model=f"openai:bench-{turns}-0", allow_tools=("echo",))
+        chosen = app.settings(workspace, model=f"openai:bench-{turns}-0", allow_tools=("echo",))
         session = await app.controller.open(f"bench:{SESSION}")
         asked = changed(chosen.settings, is_streaming=False)
         await app.controller.submit(session, owner("bench"), Send("one more", asked))
@@ -51,7 +54,7 @@ async def resumed_by_holdfast(port: int, turns: int, folder: Path, *, is_compact
     return state.run.totals.model_calls
 
 
-async def resumed_by_hand(port: int, turns: int, folder: Path) -> int:
+async def resumed_by_hand(port: int, turns: int, folder: Path, _: Path) -> int:
     """The floor: read the rows, build the body, make the same calls and write them down."""
     import aiohttp
 
@@ -89,23 +92,23 @@ async def resumed_by_hand(port: int, turns: int, folder: Path) -> int:
     return requests
 
 
-async def measured(system: str, port: int, turns: int, folder: Path) -> dict[str, float]:
+async def measured(system: str, port: int, turns: int, folder: Path, workspace: Path) -> dict[str, float]:
     """Once on a short session of its own, then on the long one."""
     compacted = partial(resumed_by_holdfast, is_compacted=True)
     ways = {"holdfast": resumed_by_holdfast, COMPACTED: compacted}
     resumed = ways.get(system, resumed_by_hand)
     with tempfile.TemporaryDirectory() as short:
         await cell(system, port, WARM_TURNS, 1, 0, Path(short))
-        assert await resumed(port, WARM_TURNS, Path(short)) == 2
+        assert await resumed(port, WARM_TURNS, Path(short), Path(short)) == 2
     before = cpu_s()
-    assert await resumed(port, turns, folder) == 2
+    assert await resumed(port, turns, folder, workspace) == 2
     return {"cpu_ms": 1000 * (cpu_s() - before)}
 
 
 def main() -> None:
     """Run the measurement that the arguments name."""
-    system, port, turns, folder = sys.argv[1:]
-    print(json.dumps(asyncio.run(measured(system, int(port), int(turns), Path(folder)))))
+    system, port, turns, *folders = sys.argv[1:]
+    print(json.dumps(asyncio.run(measured(system, int(port), int(turns), *map(Path, folders)))))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The model of the measurements: a server in a process of its own that answers Chat Completions from ready bytes.
 
-The model's name says what to do: `bench-500-0` is 500 tool turns, then an answer, with a latency of 0 ms. The last
+The model's name says what to do: `bench-500-0` is 500 tool turns, then an answer, with a latency of 0 ms, and
+`bench-500-0-shell` the same with a command in each turn. The last
 call id of a request has the number of its turn, so the server only has to find that. Words that follow the answer ask
 for one more tool turn. A request for a summary gets one.
 """
@@ -12,7 +13,7 @@ import json
 import re
 import sys
 
-MODEL = re.compile(rb'"model":"bench-(\d+)-(\d+)')
+MODEL = re.compile(rb'"model":"bench-(\d+)-(\d+)(-shell)?')
 CALL_ID = re.compile(rb'"call_(\d+)"')
 CHUNKS = 200
 
@@ -31,10 +32,10 @@ def _http(kind: str, body: bytes) -> bytes:
     return head.encode() + body
 
 
-def tool_call(turn: int) -> bytes:
+def tool_call(turn: int, *, is_command: bool = False) -> bytes:
     """The response that asks for the call of this turn."""
-    arguments = json.dumps({"n": turn, "text": f"turn {turn}"})
-    function = {"name": "echo", "arguments": arguments}
+    arguments = {"command": f"echo turn {turn}"} if is_command else {"n": turn, "text": f"turn {turn}"}
+    function = {"name": "shell" if is_command else "echo", "arguments": json.dumps(arguments)}
     call = {"id": f"call_{turn}", "type": "function", "function": function}
     return _completion({"content": None, "tool_calls": [call]}, "tool_calls")
 
@@ -91,7 +92,8 @@ class Model(asyncio.Protocol):
             self.transport.write(SUMMARY)
             return
         is_asked = done < turns or body.rfind(b'"role":"user"') > last >= 0
-        reply = STREAMED if b'"stream":true' in body[-200:] else tool_call(done + 1) if is_asked else ANSWER
+        asked = tool_call(done + 1, is_command=bool(found[3])) if is_asked else ANSWER  # type: ignore[index]
+        reply = STREAMED if b'"stream":true' in body[-200:] else asked
         if latency_ms:
             asyncio.get_running_loop().call_later(latency_ms / 1000, self.transport.write, reply)
         else:
