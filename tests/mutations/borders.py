@@ -206,8 +206,8 @@ SECRETS = (
     Mutation(
         "a call with a value of the workspace's secret files runs",
         "tools/gates.py",
-        "if not name and files is not None:",
-        "if False and files is not None:",
+        '(files.named_in(text, workspace) if files is not None else "")',
+        '""',
         "tests/cli/test_secret_files.py::test_a_call_with_a_value_is_refused_by_its_name",
     ),
     Mutation(
@@ -286,8 +286,8 @@ PERMISSION = (
     Mutation(
         "a branch has the grants of its parent",
         "core/evolve.py",
-        "        grants=(),\n        deferred=(),\n        epoch=0,",
-        "        deferred=(),\n        epoch=0,",
+        "        grants=(),\n        notifications=(),\n        deferred=(),\n        plan=",
+        "        notifications=(),\n        deferred=(),\n        plan=",
         "tests/core/test_grants.py",
     ),
     Mutation(
@@ -310,6 +310,20 @@ PERMISSION = (
         'if waits_for_people(draft.state) or "approval" in',
         'if "approval" in',
         "tests/core/test_deferred.py",
+    ),
+    Mutation(
+        "a notification is repeated after a crash",
+        "extensions/notify.py",
+        "        except FileExistsError:\n            return False\n",
+        "        except FileExistsError:\n            return True\n",
+        "tests/cli/test_notify.py",
+    ),
+    Mutation(
+        "a notification is lost with a crash after the end of a run",
+        "core/summary.py",
+        'if now in ("waiting", "parked") or state.notifications else 0',
+        'if now in ("waiting", "parked") else 0',
+        "tests/scenarios/test_crashes.py",
     ),
     Mutation(
         "a script of an interpreter is not a part of what is approved",
@@ -511,13 +525,14 @@ PERMISSION = (
     Mutation(
         "a yes is looked for before the policy asks",
         "tools/gates.py",
-        '        Gate("policy", partial(_policy, own), "quick"),\n'
+        '        Gate("policy", partial(_policy, own, new_digest), "quick"),\n'
         '        Gate(PLAN, _plan, "quick"),\n'
         "        # Hooks come here (`tools.hooked`).\n"
         '        Gate("taint", _taint, "quick"),\n'
         '        Gate(RATE, _rate, "quick"),\n'
         '        Gate(APPROVAL, _approval, "quick"),\n',
-        '        Gate(APPROVAL, _approval, "quick"),\n        Gate("policy", partial(_policy, own), "quick"),\n',
+        '        Gate(APPROVAL, _approval, "quick"),\n'
+        '        Gate("policy", partial(_policy, own, new_digest), "quick"),\n',
         "tests/tools/test_gates.py tests/tools/test_dispatcher.py",
     ),
     Mutation(
@@ -544,7 +559,7 @@ PERMISSION = (
     Mutation(
         "calls that touch the same run side by side",
         "protocol/tools.py",
-        "if path in above or not paths.isdisjoint(_above(path)):",
+        "if path in above or not paths.isdisjoint(folders_of(path)):",
         "if path in paths:",
         "tests/core/test_tool_calls.py",
     ),

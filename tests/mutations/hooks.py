@@ -131,8 +131,15 @@ HOOKS = (
     Mutation(
         "a branch tells the hooks what its parent tells them",
         "core/hooking.py",
-        "            hooking = NOTHING  # the parent tells its own hooks\n",
+        "            hooking = Hooking(asked=hooking.asked)\n",
         "            pass\n",
+        "tests/core/test_hooks.py",
+    ),
+    Mutation(
+        "a branch goes on without the hooks that its parent waits for",
+        "core/hooking.py",
+        "            hooking = Hooking(asked=hooking.asked)\n",
+        "            hooking = NOTHING\n",
         "tests/core/test_hooks.py",
     ),
     Mutation(

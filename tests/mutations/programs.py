@@ -6,6 +6,7 @@ from tests.mutations.bench import Mutation
 
 _TABLE = "tests/policy/test_programs.py"
 _SHELL = "tests/policy/test_programs_shell.py"
+_TRICKS = "tests/policy/test_tricks.py"
 
 PROGRAMS = (
     Mutation(
@@ -25,8 +26,8 @@ PROGRAMS = (
     Mutation(
         "what follows a letter in one word is not its value",
         "policy/programs_options.py",
-        "        if (option.values or option.is_attached) and rest:\n",
-        "        if option.is_attached and rest:\n",
+        "        if (option.values or option.is_attached) and not is_last:\n",
+        "        if option.is_attached and not is_last:\n",
         _TABLE,
     ),
     Mutation(
@@ -39,7 +40,7 @@ PROGRAMS = (
     Mutation(
         "a word that is known only when it runs is only text",
         "policy/programs_options.py",
-        "    if any(not word.is_known for word in words):\n",
+        "    if False in [word.is_known for word in words]:\n",
         "    if not words:\n",
         _TABLE,
     ),
@@ -81,8 +82,8 @@ PROGRAMS = (
     Mutation(
         "git runs in every folder",
         "policy/programs_git.py",
-        "    if not command.is_folder_known or any(",
-        "    if not command.is_folder_known and any(",
+        "    if is_elsewhere or not command.is_folder_known:",
+        "    if is_elsewhere and not command.is_folder_known:",
         "tests/policy/test_programs_git.py",
     ),
     Mutation(
@@ -91,5 +92,75 @@ PROGRAMS = (
         "    if any(not word.text.lower().startswith(_PLAIN_HEADERS)",
         "    if any(not word.text",
         _SHELL,
+    ),
+    Mutation(
+        "a letter after a number takes the next word",
+        "policy/programs_options.py",
+        "is_last and text[1].isdecimal() and at > 1)",
+        "is_last and False)",
+        _TRICKS,
+    ),
+    Mutation(
+        "an option of a builtin may come after its operands",
+        "policy/programs_shell.py",
+        '_NAMES = Program(operands="text*", is_ordered=True)',
+        '_NAMES = Program(operands="text*")',
+        _TRICKS,
+    ),
+    Mutation(
+        "an option of `git config` may come after its operands",
+        "policy/programs_git.py",
+        '--value= --regexp --url=",\n    is_ordered=True,',
+        '--value= --regexp --url=",',
+        _TRICKS,
+    ),
+    Mutation(
+        "`jobs` runs nothing",
+        "policy/programs_shell.py",
+        ', runs="-x")',
+        ")",
+        _TRICKS,
+    ),
+    Mutation(
+        "what a builtin reads into a variable is nothing",
+        "policy/programs_shell.py",
+        "word.is_known and name not in _FILL",
+        "word.is_known",
+        _TRICKS,
+    ),
+    Mutation(
+        "a pattern after one that leaves files out picks all that is read",
+        "policy/programs_options.py",
+        " and choosing[0].option.name in row.picks",
+        "",
+        _TRICKS,
+    ),
+    Mutation(
+        "what is picked by name is never hidden",
+        "policy/programs_options.py",
+        'return _Search("all", tuple(wanted) if is_plain else ())',
+        "return _Search(program.searches, tuple(wanted) if is_plain else ())",
+        _TRICKS,
+    ),
+    Mutation(
+        "two folders are compared without what is in them",
+        "policy/programs_git.py",
+        'searches="all" if has_two else ""',
+        'searches=""',
+        _TRICKS,
+    ),
+    Mutation(
+        "what follows links in a folder stays in it",
+        "tools/named.py",
+        '                if word.deep == "links" and entry.is_symlink():',
+        "                if False:",
+        _TRICKS,
+    ),
+    Mutation(
+        "git talks to hosts only over http",
+        "policy/programs_git.py",
+        "    if (found := _REMOTE.match(word.text)) is None:\n",
+        "    if (found := None) is None:\n",
+        _TRICKS,
     ),
 )

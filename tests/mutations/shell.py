@@ -6,6 +6,7 @@ from tests.mutations.bench import Mutation
 
 READS = "tests/policy/test_shell.py"
 JUDGES = "tests/policy/test_commands.py"
+TRICKS = "tests/policy/test_tricks.py"
 
 SHELL = (
     Mutation(
@@ -32,8 +33,8 @@ SHELL = (
     Mutation(
         "a `cd` never fails",
         "policy/shell_flow.py",
-        "    return Ways(Flow(folders, flow.is_known), flow)",
-        "    return Ways(Flow(folders, flow.is_known), Flow(folders, flow.is_known))",
+        "    return Ways(inside, flow)",
+        "    return Ways(inside, inside)",
         READS,
     ),
     Mutation(
@@ -60,9 +61,23 @@ SHELL = (
     Mutation(
         "a redirection may empty a file without asking",
         "tools/named.py",
-        "        elif word.replaces and is_there and _has_content(real):",
+        "        elif word.replaces and is_there and _has_content(real) and not self._is_ours(real):",
         "        elif False:",
         JUDGES,
+    ),
+    Mutation(
+        "what others changed may be overwritten unasked",
+        "tools/ours.py",
+        " and found.get(inside) == mark",
+        "",
+        "tests/tools/test_ours.py",
+    ),
+    Mutation(
+        "any file may be moved away unasked",
+        "tools/named.py",
+        "        return word.replaces and is_named and self._is_ours(real)",
+        "        return True",
+        "tests/tools/test_ours.py",
     ),
     Mutation(
         "a wildcard hides a secret",
@@ -84,5 +99,152 @@ SHELL = (
         "                if target.text.startswith(_SOCKETS):",
         "                if False:",
         JUDGES,
+    ),
+    Mutation(
+        "a loop may set the variable of a program",
+        "policy/shell.py",
+        '        self._emit(SimpleCommand((), ((name, Word("", is_known=False)),)))\n',
+        "        pass\n",
+        TRICKS,
+    ),
+    Mutation(
+        "a variable in front of a command never lasts",
+        "policy/shell.py",
+        "            variables.set(name, None)  # before",
+        "            pass  # before",
+        TRICKS,
+    ),
+    Mutation(
+        "a trap sets no variables",
+        "policy/shell.py",
+        "            self._variables.lose()\n",
+        "            self._variables.clear()\n",
+        TRICKS,
+    ),
+    Mutation(
+        "what may not change changes",
+        "policy/shell_flow.py",
+        "        self._lost.add(name)\n",
+        "        pass\n",
+        TRICKS,
+    ),
+    Mutation(
+        "a redirection sets no variable",
+        "policy/shell_commands.py",
+        'self._data[end - 1 : end] == b"}" and',
+        'self._data[end - 1 : end] == b"" and',
+        TRICKS,
+    ),
+    Mutation(
+        "every shell reads as bash does",
+        "policy/commands.py",
+        "            if is_posix and (found",
+        "            if False and (found",
+        TRICKS,
+    ),
+    Mutation(
+        "what a script of another shell evaluates is read by bash",
+        "policy/commands.py",
+        "in _POSIX_SHELLS or (is_posix and name not in _BASH)",
+        "in _POSIX_SHELLS",
+        TRICKS,
+    ),
+    Mutation(
+        "a script begins in the workspace's own folder",
+        "policy/commands.py",
+        "home, here if is_here else",
+        "home, here if True else",
+        TRICKS,
+    ),
+    Mutation(
+        "a trap runs where it was set",
+        "policy/commands.py",
+        '            if name == "trap":  # it runs the text later\n',
+        "            if False:\n",
+        TRICKS,
+    ),
+    Mutation(
+        "after a function the folder is the one before",
+        "policy/shell.py",
+        "                    after = after.merged(self._statement(child, inside).either)\n",
+        "                    self._statement(child, inside)\n",
+        TRICKS,
+    ),
+    Mutation(
+        "`[^` begins a class like any other",
+        "policy/protected.py",
+        'pattern.replace("[^", "[!")',
+        "pattern",
+        TRICKS,
+    ),
+    Mutation(
+        "the folder above a link is the one above what it leads to",
+        "policy/shell_flow.py",
+        "dict.fromkeys([*joined, *plain])",
+        "dict.fromkeys(joined)",
+        TRICKS,
+    ),
+    Mutation(
+        "the parser gets characters that crash it",
+        "policy/shell_text.py",
+        "    if not data.isascii():\n",
+        "    if False:\n",
+        "tests/policy/test_shell_bounds.py::test_no_character_crashes_the_parser",
+    ),
+    Mutation(
+        "brackets are a test, whatever is in them",
+        "policy/shell.py",
+        '            if text not in operators and each.type != "test_operator":\n',
+        "            if False:\n",
+        TRICKS,
+    ),
+    Mutation(
+        "a pattern may go on behind an operator",
+        "policy/shell.py",
+        "        is_odd = not _PATTERN.fullmatch(text) or",
+        "        is_odd = False or",
+        TRICKS,
+    ),
+    Mutation(
+        "a subscript is a name",
+        "policy/shell_commands.py",
+        "        if _SUBSCRIPT.match(text) and not _NUMBERED.match(text):\n",
+        "        if False:\n",
+        TRICKS,
+    ),
+    Mutation(
+        "the names of files are never operators of a test",
+        "policy/programs_shell.py",
+        'if any(is_matched(each, word.text) for each in ("-v", "-R")):',
+        "if False:",
+        TRICKS,
+    ),
+    Mutation(
+        "`export` expands no braces",
+        "policy/shell.py",
+        '                if "{" in self._words.text(child):\n',
+        "                if False:\n",
+        TRICKS,
+    ),
+    Mutation(
+        "an attribute changes no later value",
+        "policy/shell_flow.py",
+        "    if program and program[0].text in _DECLARES:\n",
+        "    if False:\n",
+        TRICKS,
+    ),
+    Mutation(
+        "the file of a redirection has no braces",
+        "policy/shell_commands.py",
+        '        if b"{" not in self._data[node.start_byte : node.end_byte]:\n',
+        "        if True:\n",
+        TRICKS,
+    ),
+    Mutation(
+        "what follows `>&` is expanded once",
+        "policy/shell_commands.py",
+        'if operator in (">&", "<&") and not',
+        "if False and not",
+        TRICKS,
     ),
 )

@@ -6,11 +6,14 @@ The first ten were asked for by name. `borders` has the rows about input and per
 from __future__ import annotations
 
 from tests.mutations.answers import ANSWERS
+from tests.mutations.background import BACKGROUND
 from tests.mutations.bench import Mutation
 from tests.mutations.borders import ENDINGS, PERMISSION, SECRETS
 from tests.mutations.conduct import CONDUCT
 from tests.mutations.git import GIT
+from tests.mutations.hands import HANDS
 from tests.mutations.hooks import HOOKS
+from tests.mutations.incidents import INCIDENTS
 from tests.mutations.programs import PROGRAMS
 from tests.mutations.progress import PROGRESS
 from tests.mutations.screen import SCREEN
@@ -18,6 +21,7 @@ from tests.mutations.shell import SHELL
 from tests.mutations.taint import TAINT
 from tests.mutations.texts import TEXTS
 from tests.mutations.views import VIEWS
+from tests.mutations.walks import WALKS
 from tests.mutations.web import WEB
 
 NAMED = (
@@ -141,8 +145,8 @@ _LEASES = (
     Mutation(
         "the lease is not checked before a file takes its name",
         "tools/writing.py",
-        "            os.fsync(fd)\n            check()\n",
-        "            os.fsync(fd)\n",
+        "            with _alone(folder, found.name):\n                check()\n",
+        "            with _alone(folder, found.name):\n",
         "tests/tools/test_files.py tests/lease/test_sleepers.py",
     ),
     Mutation(
@@ -239,7 +243,7 @@ _LEASES = (
     Mutation(
         "who takes over does not end what a dead driver left running",
         "runtime/driver.py",
-        "        await end_orphans(self._ports.tools, self.state, self._lease)\n",
+        "        await end_orphans(self._ports.tools, self.state, self._lease, gone)\n",
         "",
         "tests/lease/test_sleepers.py::test_who_takes_over_from_a_frozen_driver_ends_its_command_before_it_goes_on",
     ),
@@ -317,10 +321,17 @@ _DISK = (
         "tests/tools/test_files.py",
     ),
     Mutation(
+        "what is cancelled before it began has no outcome",
+        "runtime/runner.py",
+        "            result = _cut(action)\n",
+        "            raise\n",
+        "tests/scenarios/test_cancelling.py",
+    ),
+    Mutation(
         "the folder of a file is not synced after it took its name",
         "tools/writing.py",
-        "        os.fsync(folder)\n",
-        "",
+        "            os.fsync(folder)\n",
+        "            pass\n",
         "tests/tools/test_files.py",
     ),
     Mutation(
@@ -918,6 +929,7 @@ MUTATIONS = (
     *SECRETS,
     *PERMISSION,
     *HOOKS,
+    *HANDS,
     *GIT,
     *ENDINGS,
     *ANSWERS,
@@ -926,8 +938,11 @@ MUTATIONS = (
     *PROGRESS,
     *VIEWS,
     *TEXTS,
+    *WALKS,
     *WEB,
     *SHELL,
     *PROGRAMS,
+    *INCIDENTS,
     *TAINT,
+    *BACKGROUND,
 )

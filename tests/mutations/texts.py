@@ -103,8 +103,8 @@ TEXTS = (
     Mutation(
         "a block of others runs without its backslash",
         "providers/text_model.py",
-        "[1:-1] in body:",
-        "[1:-1] in b'':",
+        "            elif is_echo[block]:\n",
+        "            elif False:\n",
         _SCENES,
     ),
     Mutation(
@@ -141,5 +141,12 @@ TEXTS = (
         'return Failure("invalid_json", message)',
         'return Failure("unknown_tool", message)',
         _SCENES,
+    ),
+    Mutation(
+        "a name in a configuration file writes lines of an error",
+        "config/sources.py",
+        "else _quoted(each) for",
+        "else f'\"{each}\"' for",
+        "tests/config/test_any_value.py",
     ),
 )

@@ -86,7 +86,7 @@ VIEWS = (
     Mutation(
         "a summary is asked for only when nothing more fits",
         "core/summarizing.py",
-        "int(room * ROOM_SHARE)",
+        "int(window.room_tokens * ROOM_SHARE)",
         "window",
         f"{_COMPACTIONS}::test_a_summary_that_takes_as_long_as_a_turn_comes_before_the_window_is_full",
     ),

@@ -71,7 +71,7 @@ WEB = (
     Mutation(
         "a request that changes something runs again after a crash",
         "tools/facts.py",
-        'return "rerun" if _only_reads(spec, values) else spec.on_interrupt',
+        'return "rerun" if _only_reads(_declared(spec, values)["method"]) else spec.on_interrupt',
         'return "rerun" if spec.effect == "network" else spec.on_interrupt',
         "tests/tools/test_http_request.py",
     ),

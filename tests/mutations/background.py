@@ -1,0 +1,96 @@
+"""How the promises about processes in the background could be broken."""
+
+from __future__ import annotations
+
+from tests.mutations.bench import Mutation
+
+_CORE = "tests/core/test_background.py"
+_TOOLS = "tests/tools/test_background.py"
+_RUNS = "tests/scenarios/test_background.py"
+
+BACKGROUND = (
+    Mutation(
+        "a process outlives its run",
+        "runtime/driver.py",
+        "            await self._ports.tools.end_background(self._session)\n",
+        "            pass\n",
+        _RUNS,
+    ),
+    Mutation(
+        "a process outlives a run that somebody else ended",
+        "runtime/controller.py",
+        "                        await self._ports.tools.end_background(session)\n",
+        "                        pass\n",
+        _RUNS,
+    ),
+    Mutation(
+        "a driver leaves the processes of another runtime alone",
+        "runtime/driver.py",
+        'keys += [f"{state.session}:{each}" for each in background]',
+        "keys += []",
+        _RUNS,
+    ),
+    Mutation(
+        "a driver ends what still runs in its own runtime",
+        "runtime/driver.py",
+        "set(self._ports.tools.in_background(self._session)).intersection(known)",
+        "set[str]()",
+        _RUNS,
+    ),
+    Mutation(
+        "nobody tells the model what is gone",
+        "core/decide.py",
+        "    notes += background.notes(draft.state.background, cause.background, is_branch=is_branch)\n",
+        "",
+        _CORE,
+    ),
+    Mutation(
+        "a process that was seen to end counts as gone",
+        "core/background.py",
+        "return others if told.is_over else",
+        "return",
+        _CORE,
+    ),
+    Mutation(
+        "a run that ended still has processes",
+        "core/evolve_run.py",
+        "        background=(),\n",
+        "",
+        _CORE,
+    ),
+    Mutation(
+        "any number of processes runs",
+        "tools/background.py",
+        "if len(running) >= MAX_RUNNING:",
+        "if len(running) >= 2 * MAX_RUNNING:",
+        _TOOLS,
+    ),
+    Mutation(
+        "the end of a secret is shown on a page that begins within it",
+        "redact/part.py",
+        "first, last = max(start - AROUND_CHARS, 0),",
+        "first, last = start,",
+        _TOOLS,
+    ),
+    Mutation(
+        "the beginning of a secret is shown before it is whole",
+        "redact/part.py",
+        "    if is_growing and last == len(text):",
+        "    if False:",
+        _TOOLS,
+    ),
+    Mutation(
+        "a process that was stopped goes on",
+        "tools/background.py",
+        "        each.task.cancel()\n",
+        "        pass\n",
+        _TOOLS,
+    ),
+    Mutation(
+        "a reading does not wait for output",
+        "tools/process.py",
+        "            await process.news(seen, until_s - loop.time())\n",
+        "            break\n",
+        _TOOLS,
+    ),
+)
