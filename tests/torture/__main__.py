@@ -29,6 +29,11 @@ ALL = {
     "long-clock": 20,
     "long-speak": 20,
     "long-view": 60,
+    "hands-kill": 120,
+    "hands-stop": 60,
+    "hands-clock": 40,
+    "hands-speak": 20,
+    "hands-fight": 40,
 }
 """The rounds of each kind that the whole suite has; each has its seed, from 0 on. In some a command ends before the
 moment to be stopped at comes: there are 150 stops and more."""

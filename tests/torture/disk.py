@@ -43,8 +43,8 @@ from tests.torture.disk_judge import (
 )
 
 TASK, PART = "Do it all.", "a part\n" * 40
-MANY = "seq 1 9000; echo once >> effects.log"
-"""A command that has an effect, and prints so much that it becomes a blob."""
+MANY = "seq 1 9000; echo once >> effects.log; chmod 600 effects.log"
+"""A command that has an effect, prints so much that it becomes a blob, and needs approval."""
 REPLIES = (
     Reply(tool_calls=(ReplyCall("write_file", {"path": "part.txt", "content": PART}),)),
     Reply(tool_calls=(ReplyCall("shell", {"command": MANY}),)),

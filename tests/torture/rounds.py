@@ -6,6 +6,10 @@
 `speak`: others bring messages while the session is driven, and processes are killed.
 `view`: others compact the view and bring it back meanwhile, and processes are killed.
 `long-kill` and so on: the same, for a session with many turns in a small window.
+`hands-kill` and so on: the same, for a session with hooks, patches, grants, decisions that come later, a limit of
+calls an hour, pages and processes in the background. The hook itself kills or stops its driver, its guard or the
+keeper.
+`hands-fight`: others drive, stop and pause such a session meanwhile, and several people decide at once.
 """
 
 from __future__ import annotations
@@ -19,20 +23,24 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from tests.edge.machine import CUSTOMIZED, make_machine
-from tests.torture.evidence import RULE, RULES, Evidence, Fault, Ran, bodies, journal
+from tests.torture.evidence import HOOKS, RULE, RULES, Evidence, Fault, Ran, bodies, journal
+from tests.torture.hands_judge import judge_hands
+from tests.torture.hands_scene import HandsScene, HandsServer, hands_scene
 from tests.torture.judge import alive, judge
 from tests.torture.long_scene import LongServer, long_scene
 from tests.torture.renames import renames_in
-from tests.torture.scene import EPILOGUE, Scene, SceneServer, furnish, scene
+from tests.torture.scene import EPILOGUE, Scene, SceneServer, scene
 from tests.torture.world import SESSION, Blow, Going, OnRecord, Record, World, follow, nothing
 
 LEASE_MS = 1_500
+ORDER = "order"
+"""A moment that a hook brings about (`hands_hook`)."""
 
 
 class Result(NamedTuple):
@@ -86,10 +94,17 @@ def decide(world: World, blows: Iterator[Blow]) -> None:
             words = ("approve", row["id"], "--note", f"this ({row['id']})")
         else:
             words = ("approve" if world.chance.random() < 0.8 else "deny", row["id"])
+            if world.scene.grants and words[0] == "approve" and world.chance.random() < 0.5:
+                words = (*words, "--always")
+        if world.is_contested and row["tool"] != "ask_user":
+            decide_at_once(world, row["id"])
+            continue
         blow = next(blows, None) if world.chance.random() < 0.25 else None
         if blow is not None and not blow.moment:
             blow = Blow(delay_s=world.chance.uniform(0, 0.5))
-        follow(world, *words, blow=blow)
+        done = follow(world, *words, blow=blow)
+        if "--always" in words and done.code == 2:  # no grant is possible
+            follow(world, *words[:2])
 
 
 def a_kill(world: World) -> Blow:
@@ -170,7 +185,7 @@ MOMENTS = (
 )
 
 
-def stop_round(world: World) -> None:
+def stop_round(world: World, moments: Sequence[str] = MOMENTS) -> None:
     """SIGSTOP between a commit and its effect, past the lease; SIGCONT when another one has gone on."""
     chance = world.chance
     world.environ |= {"LEASE_MS": str(LEASE_MS)}
@@ -178,7 +193,7 @@ def stop_round(world: World) -> None:
     last: Ran | None = None
     for _ in range(chance.choice((1, 1, 1, 2))):
         words, says = begin(world) if last is None and not sleepers else (("resume", SESSION), "")
-        moment = f"{chance.choice(MOMENTS)}:{chance.randint(1, 4)}"
+        moment = f"{chance.choice(moments)}:{chance.randint(1, 4)}"
         sleeper = Sleeper(world, words, says, moment)
         if not sleeper.is_asleep():
             last = sleeper.join()
@@ -209,6 +224,8 @@ class Sleeper:
     """A command that stops itself at a moment, and is heard in a thread of its own."""
 
     def __init__(self, world: World, words: tuple[str, ...], says: str, moment: str) -> None:
+        if moment.startswith(ORDER):
+            give_order(world, int(moment.removeprefix(f"{ORDER}:")), signal.SIGSTOP, "driver")
         self._going = Going(world, words, says, {"SLEEPS_AT": moment})
         self._ran: list[Ran] = []
         self._thread = threading.Thread(target=lambda: self._ran.append(self._going.to_end()))
@@ -332,7 +349,102 @@ ROUNDS: dict[str, Callable[[World], None]] = {
 }
 LONG = "long-"
 """The kinds with this before their name have long sessions in a small window."""
-KINDS = (*ROUNDS, *(LONG + kind for kind in ROUNDS))
+HANDS = "hands-"
+"""Those with this have hooks, patches, grants and decisions that come later."""
+
+
+# --- rounds with hooks --------------------------------------------------------------------------
+
+
+def give_order(world: World, number: int, blow: int, whom: str) -> None:
+    """The hook that is asked or told as the next one but so many sends a signal: to the driver, its guard or the
+    keeper."""
+    (world.machine.folder / HOOKS / "order").write_text(f"{number} {blow} {whom}")
+
+
+def hands_kill_round(world: World) -> None:
+    """SIGKILL, also by a hook at work, and between the files of a patch."""
+    chance, meddling = world.chance, meddler(world)
+    most = chance.randint(2, 7)
+
+    def blows() -> Iterator[Blow | None]:
+        while world.blows < most:
+            kind = chance.random()
+            if kind < 0.3:
+                yield a_kill(world)
+            elif kind < 0.4:
+                yield Blow(0, chance.uniform(0, 0.8))
+            elif kind < 0.65:
+                moments = (f".{chance.randint(1, 5_000)}", f"S{chance.randint(1, 60)}")
+                renames = tuple(f"R{chance.randint(1, 6)}" for _ in range(4))
+                yield Blow(moment=chance.choice((*moments, *renames)))
+            elif kind < 0.72:
+                yield Blow(delay_s=chance.uniform(0, 0.08), child=True)
+            else:
+                whom = chance.choice(("driver", "driver", "guard", "keeper"))
+                number = signal.SIGSTOP if whom == "guard" and chance.random() < 0.5 else signal.SIGKILL
+                give_order(world, chance.randint(1, 9), number, whom)
+                world.blows += whom != "driver"
+                yield Blow(moment=ORDER)
+
+    work(world, blows(), meddling.on_record if meddling else nothing)
+    if meddling:
+        meddling.join()
+
+
+def hands_stop_round(world: World) -> None:
+    """SIGSTOP past the lease, also while a hook is at work and between the files of a patch."""
+    stop_round(world, (*MOMENTS, "written", "written", *(ORDER,) * 4))
+
+
+def hands_fight_round(world: World) -> None:
+    """Others resume the session while it is driven, and several decide at once; some of them are killed."""
+    chance = world.chance
+    others = [
+        Meddler(
+            world,
+            chance.choice((("resume", SESSION), ("resume", SESSION), ("stop", SESSION), ("pause", SESSION))),
+            chance.randint(3, 3 * world.scene.reach),
+            "",
+            Blow(delay_s=chance.uniform(0, 1.5)) if chance.random() < 0.4 else None,
+        )
+        for _ in range(chance.randint(1, 4))
+    ]
+    most = chance.randint(0, 3)
+
+    def blows() -> Iterator[Blow]:
+        while world.blows < most:
+            yield a_kill(world)
+
+    def on_record(record: Record) -> None:
+        for other in others:
+            other.on_record(record)
+
+    world.is_contested = True
+    work(world, blows(), on_record)
+    for other in others:
+        other.join()
+
+
+def decide_at_once(world: World, approval: str) -> None:
+    """Three people decide in the same moment, each in their way."""
+    ways = [
+        ("approve", approval, "--always"),
+        ("deny", approval),
+        ("approve", approval),
+        ("approve", approval),
+    ]
+    world.chance.shuffle(ways)
+    threads = [threading.Thread(target=follow, args=(world, *words)) for words in ways[:3]]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    follow(world, "approve", approval)  # in case that all three asked for what is not offered
+
+
+HANDS_ROUNDS = {**ROUNDS, "fight": hands_fight_round, "kill": hands_kill_round, "stop": hands_stop_round}
+KINDS = (*ROUNDS, *(LONG + kind for kind in ROUNDS), *(HANDS + kind for kind in HANDS_ROUNDS))
 
 
 # --- one round and its verdict ------------------------------------------------------------------
@@ -372,10 +484,9 @@ def gather(
 ) -> Gathered:
     """Play a round in a folder."""
     machine = make_machine(folder)
-    furnish(machine.workspace)
     (machine.workspace / RULES).write_text(f"- {RULE}\n")
     world = World(machine, make(seed), random.Random(f"{torment.__name__.removesuffix('_round')} {seed}"), {})
-    machine.configure(world.scene.config)
+    world.scene.furnish(folder)
     server = serve(world.scene, world.count_descriptors)
     with serving(server), renames_in(machine.workspace, ".", "made") as renames:
         world.environ |= {
@@ -385,7 +496,9 @@ def gather(
             "ANTHROPIC_BASE_URL": server.url,
             "ANTHROPIC_API_KEY": "none",
         }
+        machine.configure(world.scene.config.replace("PORT", server.url.rpartition(":")[2]))
         torment(world)
+        (folder / HOOKS / ORDER).unlink(missing_ok=True)
         is_over = end(world)
         evidence = Evidence(
             folder=folder,
@@ -408,12 +521,19 @@ def play(kind: str, seed: int, *, keeps: bool = False) -> Result:
     begun_s = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix=f"{kind}-{seed}-"))
     try:
-        torment = ROUNDS[kind.removeprefix(LONG)]
-        if kind.startswith(LONG):
-            gathered = gather(torment, seed, folder, LongServer, long_scene)
+        name = kind.removeprefix(LONG).removeprefix(HANDS)
+        if kind.startswith(HANDS):
+            gathered = gather(HANDS_ROUNDS[name], seed, folder, HandsServer, hands_scene)
+            assert isinstance(gathered.world.scene, HandsScene)
+            made = gathered.world.scene
+            verdict = judge_hands(gathered.evidence, is_hooked=made.is_hooked, most_actions=made.most_actions)
+        elif kind.startswith(LONG):
+            gathered = gather(ROUNDS[name], seed, folder, LongServer, long_scene)
+            verdict = judge(gathered.evidence)
         else:
-            gathered = gather(torment, seed, folder)
-        faults = [*judge(gathered.evidence), *own_view(gathered)]
+            gathered = gather(ROUNDS[name], seed, folder)
+            verdict = judge(gathered.evidence)
+        faults = [*verdict, *own_view(gathered)]
     except Exception:  # noqa: BLE001 - the others are played all the same
         broken = Fault("code", f"the round itself broke: {traceback.format_exc()}")
         return Result(kind, seed, 0, (broken,), time.monotonic() - begun_s, str(folder))

@@ -19,7 +19,7 @@ from holdfast.protocol.messages import Usage
 from holdfast.testing.model_replies import Format, Rendered, Reply, ReplyCall, render
 from holdfast.testing.model_server import ModelServer, Received
 from tests.torture.effects import heard
-from tests.torture.evidence import EFFECTS, LEDGER, OPEN_FILES, Call, Served
+from tests.torture.evidence import EFFECTS, LEDGER, OPEN_FILES, Call, Served, is_aside
 
 Kind = Literal[
     "text", "write", "edit", "change", "shell", "read", "several", "two shells", "ask", "list", "long"
@@ -73,6 +73,11 @@ class Scene:
     """Whether the server streams its answers, as it is asked to."""
 
     @property
+    def grants(self) -> bool:
+        """Whether the person who decides also grants."""
+        return False
+
+    @property
     def reach(self) -> int:
         """Within how many records something is done to a command."""
         return 12
@@ -100,6 +105,11 @@ class Scene:
         prices = "input_usd_per_mtok = {}.0\noutput_usd_per_mtok = {}.0\n".format(*PRICE)
         return f'max_output_tokens = 2000\n[catalog."*:gpt-test"]\n{prices}context_tokens = 128000\n'
 
+    def furnish(self, folder: Path) -> None:
+        """What lies in the workspace at first, and beside it."""
+        (folder / "workspace" / "made").mkdir()
+        (folder / "workspace" / LEDGER).write_text(END)
+
 
 def scene(seed: int) -> Scene:
     """The scene of a seed."""
@@ -113,16 +123,10 @@ def scene(seed: int) -> Scene:
         faulty=chance.choice((0.0, 0.0, 0.25)),
         parks=chance.random() < 0.15,
         asks=chance.random() < 0.3,
-        budget="0.06" if has_budget else "",
+        budget="0.15" if has_budget else "",
         max_turns=2 if has_turns and not has_budget else 0,
         is_streaming=chance.random() < 0.8,
     )
-
-
-def furnish(workspace: Path) -> None:
-    """What lies in the workspace at first."""
-    (workspace / "made").mkdir()
-    (workspace / LEDGER).write_text(END)
 
 
 # --- what the model says ------------------------------------------------------------------------
@@ -140,6 +144,8 @@ class Said:
 
 def said(scene: Scene, number: int, body: bytes) -> Said:
     """The answer of that number to a request."""
+    if is_aside(body):
+        return Said(f"It goes on, says answer {number}.")
     request = json.loads(body)
     turn = sum(message["role"] == "assistant" for message in request["messages"])
     last = request["messages"][-1]

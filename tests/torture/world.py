@@ -60,6 +60,8 @@ class World:
     blows: int = 0
     is_stopped: bool = False
     """Whether anybody stopped a run."""
+    is_contested: bool = False
+    """Whether several people decide at once."""
     is_frozen: bool = False
     """Whether a process slept (SIGSTOP)."""
     pids: list[int] = field(default_factory=list)
@@ -121,7 +123,7 @@ class Going:
             code = self.process.wait()
         for timer in self._timers:
             timer.cancel()
-        if blow is not None and blow.moment and code == -9 and not self._hung:
+        if code == -9 and not self._hung and not self.was_killed:  # at a moment, or by a hook
             self.was_killed = True
             self._world.blows += 1
         ran = Ran(self._words, code, tuple(rows), self.was_killed, self._hung, self._says)
