@@ -12,6 +12,7 @@ from holdfast.protocol.ports import Store
 from holdfast.storage.sqlite import SqliteStore
 from holdfast.storage.volatile import VolatileStore
 from holdfast.testing.clock import JumpingClock, run_jumping
+from holdfast.testing.faults import FaultyStore
 
 T = TypeVar("T")
 Play = Callable[[JumpingClock, Store, Path], Awaitable[T]]
@@ -32,11 +33,13 @@ class Stage:
             place = self._folder / str(next(self._numbers))
             workspace = place / "workspace"
             workspace.mkdir(parents=True)
-            store: Store = (
+            inner: Store = (
                 SqliteStore.open(place / "home", clock=clock)
                 if self.kind == "sqlite"
                 else VolatileStore(clock)
             )
+            store = FaultyStore(inner)  # it knows what waits for a thread of the real one
+            clock.pause_while(lambda: store.in_flight > 0)
             try:
                 return await play(clock, store, workspace)
             finally:
@@ -45,3 +48,10 @@ class Stage:
                 assert not others, f"tasks were left: {others}"
 
         return run_jumping(main)
+
+
+def sqlite_of(store: Store) -> SqliteStore:
+    """The real store of a stage, with its files."""
+    assert isinstance(store, FaultyStore)
+    assert isinstance(store.inner, SqliteStore)
+    return store.inner

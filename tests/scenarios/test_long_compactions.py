@@ -22,13 +22,12 @@ from holdfast.protocol.rows import Recovered
 from holdfast.providers.script import ScriptWire
 from holdfast.runtime import snapshot
 from holdfast.runtime.fold import Fold
-from holdfast.storage.sqlite import SqliteStore
 from holdfast.testing.clock import JumpingClock
 from holdfast.testing.faults import FaultyStore
 from holdfast.testing.scenarios import MODEL, Scenario, World, controller_of, records_of, settings_of
 from holdfast.tools.function import tool
 from tests.scenarios.scenes import words
-from tests.scenarios.stage import Stage
+from tests.scenarios.stage import Stage, sqlite_of
 
 pytestmark = pytest.mark.requirement("C9", "L6", "H6")
 
@@ -216,7 +215,7 @@ def test_a_resume_reads_what_the_view_holds_and_the_disk_holds_what_was_said(
     durable: Stage, turns: int
 ) -> None:
     async def main(clock: JumpingClock, store: Store, workspace: Path) -> None:
-        assert isinstance(store, SqliteStore)
+        home = sqlite_of(store).path.parent
         scenario = scenario_of(turns, lambda world: Meter(turns, 0, counts=False).tools(world))
         session = await drive(scenario, clock, store, workspace)
         reading, fold = Reading(store), Fold(session)
@@ -229,7 +228,7 @@ def test_a_resume_reads_what_the_view_holds_and_the_disk_holds_what_was_said(
             len(each.event.result.text) for each in records if isinstance(each.event, e.ToolCallFinished)
         )
         await store.aclose()
-        disk = sum(file.stat().st_size for file in store.path.parent.rglob("*") if file.is_file())
+        disk = sum(file.stat().st_size for file in home.rglob("*") if file.is_file())
         assert payload > (turns - 2) * RESULT_BYTES
         assert disk < 3 * payload
 

@@ -15,14 +15,13 @@ from holdfast.context.requests import body_of, requests
 from holdfast.protocol import events as e
 from holdfast.protocol.limits import Limits, ModelFacts
 from holdfast.protocol.ports import Store, Tool
-from holdfast.storage.sqlite import SqliteStore
 from holdfast.testing.clock import JumpingClock
 from holdfast.testing.faults import Faults
 from holdfast.testing.invariants import check_journal, ended
 from holdfast.testing.scenarios import Scenario, World, play, play_with_crash
 from holdfast.tools.function import tool
 from tests.scenarios.scenes import call, calls, words
-from tests.scenarios.stage import Stage
+from tests.scenarios.stage import Stage, sqlite_of
 
 RESULT_BYTES = 2_000
 LONG = [(1_000, 1), (5_000, 50)]
@@ -66,7 +65,6 @@ async def play_long(
     clock: JumpingClock, store: Store, workspace: Path, turns: int, every: int
 ) -> tuple[int, int]:
     """Payload and disk in bytes, after all that must hold was checked."""
-    assert isinstance(store, SqliteStore)
     played = await play(long_scenario(turns), clock, store, workspace)
     assert ended(played.records) == [("done", "answer")]
     assert played.state.run is not None
@@ -76,7 +74,7 @@ async def play_long(
         if sent.number % every == 0 or sent.number == turns:
             body = body_of(sent, await store.blobs.get(sent.started.request.base))
             assert len(body) == sent.started.request.size_bytes
-    home = store.path.parent
+    home = sqlite_of(store).path.parent
     await store.aclose()
     return payload_bytes(played.records), sum(f.stat().st_size for f in home.rglob("*") if f.is_file())
 

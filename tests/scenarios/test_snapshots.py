@@ -28,7 +28,7 @@ from holdfast.testing.clock import JumpingClock
 from holdfast.testing.faults import FaultyStore
 from holdfast.testing.scenarios import Played, Scenario, World, controller_of, play, settings_of
 from tests.scenarios.scenes import call, calls, tools_of, words
-from tests.scenarios.stage import Stage
+from tests.scenarios.stage import Stage, sqlite_of
 
 T = TypeVar("T")
 TURNS = 20
@@ -59,8 +59,8 @@ def long(durable: Stage) -> Callable[[Callable[[SqliteStore, Played], Awaitable[
 
     def run(then: Callable[[SqliteStore, Played], Awaitable[T]]) -> T:
         async def main(clock: JumpingClock, store: Store, workspace: Path) -> T:
-            assert isinstance(store, SqliteStore)
-            return await then(store, await play(Scenario("long", LINES, tools_of), clock, store, workspace))
+            played = await play(Scenario("long", LINES, tools_of), clock, store, workspace)
+            return await then(sqlite_of(store), played)
 
         return durable.run(main)
 
@@ -140,10 +140,9 @@ def test_a_row_that_ends_elsewhere_than_its_journal_is_told_and_not_tried_for_ev
     durable: Stage, seq: int
 ) -> None:
     async def main(clock: JumpingClock, store: Store, workspace: Path) -> None:
-        assert isinstance(store, SqliteStore)
         scenario = Scenario("short", LINES[-3:], tools_of)
         played = await play(scenario, clock, store, workspace)
-        edit(store, "UPDATE sessions SET seq = ?", seq)
+        edit(sqlite_of(store), "UPDATE sessions SET seq = ?", seq)
         async with controller_of(scenario, store, clock, World(workspace)) as controller:
             await controller.submit(
                 played.session, owner("tester"), Send("more", settings_of(scenario, workspace))

@@ -57,7 +57,7 @@ class FaultyStore:
     """
 
     def __init__(self, inner: Store, faults: Faults | None = None) -> None:
-        self._inner = inner
+        self.inner = inner
         self._faults = faults or Faults()
         self.commits = 0
         """The number of commits that were requested."""
@@ -67,10 +67,10 @@ class FaultyStore:
         self.blobs: Blobs = _FaultyBlobs(self, inner.blobs)
 
     async def commit(self, commit: Commit) -> bool:
-        return await self._committed(lambda: self._inner.commit(commit))
+        return await self._committed(lambda: self.inner.commit(commit))
 
     async def begin(self, commit: Commit, holder: Holder, duration_ms: int) -> bool:
-        return await self._committed(lambda: self._inner.begin(commit, holder, duration_ms))
+        return await self._committed(lambda: self.inner.begin(commit, holder, duration_ms))
 
     async def _committed(self, commit: Callable[[], Awaitable[bool]]) -> bool:
         self._check_alive()
@@ -91,41 +91,41 @@ class FaultyStore:
 
     async def claim(self, session: str, key: str, now_ms: int, first: InboxEntry | None = None) -> str:
         self.check_space()
-        return await self.pass_on(lambda: self._inner.claim(session, key, now_ms, first))
+        return await self.pass_on(lambda: self.inner.claim(session, key, now_ms, first))
 
     async def post(self, entry: InboxEntry, capacity: int) -> Posted:
         self.check_space()
-        return await self.pass_on(lambda: self._inner.post(entry, capacity))
+        return await self.pass_on(lambda: self.inner.post(entry, capacity))
 
     async def news(self, since: Mark | None = None) -> News:
-        return await self.pass_on(lambda: self._inner.news(since))
+        return await self.pass_on(lambda: self.inner.news(since))
 
     async def inbox(self, session: str) -> Sequence[InboxEntry]:
-        return await self.pass_on(lambda: self._inner.inbox(session))
+        return await self.pass_on(lambda: self.inner.inbox(session))
 
     async def lease(self, session: str, holder: Holder, duration_ms: int, over: Lease | None = None) -> Lease:
         self.check_space()
-        return await self.pass_on(lambda: self._inner.lease(session, holder, duration_ms, over))
+        return await self.pass_on(lambda: self.inner.lease(session, holder, duration_ms, over))
 
     async def situation(self, session: str) -> Situation | None:
-        return await self.pass_on(lambda: self._inner.situation(session))
+        return await self.pass_on(lambda: self.inner.situation(session))
 
     async def leased(self) -> Collection[str]:
-        return await self.pass_on(self._inner.leased)
+        return await self.pass_on(self.inner.leased)
 
     async def renew(self, leases: Sequence[Lease], duration_ms: int) -> Sequence[Lease]:
         self.check_space()
-        return await self.pass_on(lambda: self._inner.renew(leases, duration_ms))
+        return await self.pass_on(lambda: self.inner.renew(leases, duration_ms))
 
     async def release(self, lease: Lease) -> None:
         self.check_space()
-        await self.pass_on(lambda: self._inner.release(lease))
+        await self.pass_on(lambda: self.inner.release(lease))
 
     async def read(self, session: str, after_seq: int = 0, upto_seq: int | None = None) -> list[StoredRecord]:
-        return await self.pass_on(lambda: self._inner.read(session, after_seq, upto_seq))
+        return await self.pass_on(lambda: self.inner.read(session, after_seq, upto_seq))
 
     async def recover(self, session: str) -> Recovered:
-        return await self.pass_on(lambda: self._inner.recover(session))
+        return await self.pass_on(lambda: self.inner.recover(session))
 
     async def select(
         self,
@@ -138,45 +138,45 @@ class FaultyStore:
         also: Sequence[int] = (),
     ) -> T:
         return await self.pass_on(
-            lambda: self._inner.select(session, types, upto_seq, read, from_seq=from_seq, also=also)
+            lambda: self.inner.select(session, types, upto_seq, read, from_seq=from_seq, also=also)
         )
 
     async def last_seq(self, session: str) -> int:
-        return await self.pass_on(lambda: self._inner.last_seq(session))
+        return await self.pass_on(lambda: self.inner.last_seq(session))
 
     async def session(self, session: str) -> SessionRow | None:
-        return await self.pass_on(lambda: self._inner.session(session))
+        return await self.pass_on(lambda: self.inner.session(session))
 
     async def find(self, name: str) -> list[str]:
-        return await self.pass_on(lambda: self._inner.find(name))
+        return await self.pass_on(lambda: self.inner.find(name))
 
     async def sessions(self, sought: Sought = EVERY, limit: int = 20) -> list[SessionRow]:
-        return await self.pass_on(lambda: self._inner.sessions(sought, limit))
+        return await self.pass_on(lambda: self.inner.sessions(sought, limit))
 
     async def branches(self, session: str) -> list[str]:
-        return await self.pass_on(lambda: self._inner.branches(session))
+        return await self.pass_on(lambda: self.inner.branches(session))
 
     async def due(self, upto_ms: int, limit: int = 20) -> list[SessionRow]:
-        return await self.pass_on(lambda: self._inner.due(upto_ms, limit))
+        return await self.pass_on(lambda: self.inner.due(upto_ms, limit))
 
     async def granting(self) -> list[SessionRow]:
-        return await self.pass_on(lambda: self._inner.granting())
+        return await self.pass_on(lambda: self.inner.granting())
 
     async def approvals(self, session: str = "", is_open: bool = True) -> list[Approval]:
-        return await self.pass_on(lambda: self._inner.approvals(session, is_open))
+        return await self.pass_on(lambda: self.inner.approvals(session, is_open))
 
     async def approval(self, approval_id: str) -> Approval | None:
-        return await self.pass_on(lambda: self._inner.approval(approval_id))
+        return await self.pass_on(lambda: self.inner.approval(approval_id))
 
     async def delete(self, lease: Lease) -> None:
         self.check_space()
-        await self.pass_on(lambda: self._inner.delete(lease))
+        await self.pass_on(lambda: self.inner.delete(lease))
 
     async def verify(self) -> Verified:
-        return await self.pass_on(lambda: self._inner.verify())
+        return await self.pass_on(lambda: self.inner.verify())
 
     async def aclose(self) -> None:
-        await self.pass_on(lambda: self._inner.aclose())
+        await self.pass_on(lambda: self.inner.aclose())
 
     def _check_alive(self) -> None:
         if self.is_crashed:
@@ -205,11 +205,11 @@ class FaultyStore:
 class _FaultyBlobs:
     def __init__(self, store: FaultyStore, inner: Blobs) -> None:
         self._store = store
-        self._inner = inner
+        self.inner = inner
 
     async def put(self, content: bytes) -> str:
         self._store.check_space()
-        return await self._store.pass_on(lambda: self._inner.put(content))
+        return await self._store.pass_on(lambda: self.inner.put(content))
 
     async def get(self, sha256: str) -> bytes:
-        return await self._store.pass_on(lambda: self._inner.get(sha256))
+        return await self._store.pass_on(lambda: self.inner.get(sha256))
