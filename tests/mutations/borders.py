@@ -550,6 +550,13 @@ PERMISSION = (
         "tests/policy/test_rules.py tests/policy/test_protected.py tests/tools/test_own_places.py",
     ),
     Mutation(
+        "a repository is only known by the name of its folder",
+        "tools/git_folders.py",
+        '            return f".git{below}"\n',
+        '            return ""\n',
+        "tests/policy/test_git_folders.py",
+    ),
+    Mutation(
         "files that steer other programs are written unasked",
         "policy/rules.py",
         "    egress,\n    steering_files,\n",

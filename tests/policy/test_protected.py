@@ -33,10 +33,12 @@ ASKED = [
     ".cargo/config.toml",
     "HEAD",
     "sub/HEAD",
+    ".git/refs/heads/main",
+    "sub/.git/index",
 ]
 PLAIN = [
-    ".gitignore", ".gitattributes", ".git/refs/heads/main", "sub/heads", "head/x.py", "git/hooks/x",
-    "docs/holdfast.toml.md",
+    ".gitignore", ".gitattributes", ".git/COMMIT_EDITMSG", "git/refs/heads/main", "sub/heads", "head/x.py",
+    "git/hooks/x", "docs/holdfast.toml.md",
     ".github/ISSUE_TEMPLATE.md", "src/profile", "bashrc", "config/fish.py", ".vscodeignore", "agents/x.py",
     "a/.env.example",
 ]  # fmt: skip

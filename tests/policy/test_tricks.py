@@ -213,7 +213,8 @@ async def test_what_seems_to_look_is_denied(reference: Reference, text: str) -> 
 
 @pytest.mark.parametrize("shell", ["sh -c", "bash -c", "eval", "env bash -c"])
 async def test_the_own_folder_of_a_script_is_where_it_runs(reference: Reference, shell: str) -> None:
-    assert (await looks(reference, f"cd .git && {shell} 'echo x > $PWD/new'"))[0] == "ask"
+    assert (await looks(reference, f"cd src && {shell} 'echo x > $PWD/new'"))[0] == "ask"
+    assert (await looks(reference, f"cd .git && {shell} 'echo x > $PWD/new'"))[0] == "deny"
     assert (await looks(reference, f"{shell} 'cat $PWD/a.txt'"))[0] == "allow"
 
 

@@ -45,6 +45,8 @@ class Named(NamedTuple):
     why: str
     names: tuple[str, ...]
     """Paths in any folder, with everything under them. With `$` at the end, only the name itself."""
+    but: tuple[str, ...] = ()
+    """The last parts of paths that it does not mean."""
 
 
 STEERING: tuple[Named, ...] = (
@@ -67,6 +69,10 @@ STEERING: tuple[Named, ...] = (
     )),
     Named("deny", "it controls an editor or an agent", (
         ".mcp.json", ".vscode", ".idea", ".agent", ".agents", ".claude", ".codex", ".cursor", ".holdfast",
+    )),
+    Named("ask", "git keeps its own records there, and only git should write them", (".git",), (
+        ".git/commit_editmsg", ".git/merge_msg", ".git/squash_msg", ".git/tag_editmsg", ".git/notes_editmsg",
+        ".git/edit_description",
     )),
     Named("ask", "it has settings of Holdfast", ("holdfast.toml",)),
     Named("ask", "git fetches and runs what it names", (".gitmodules",)),
@@ -111,6 +117,8 @@ def steering(path: str, workspace: str) -> tuple[str, Named] | None:
     is_named = is_inside(workspace, posixpath.normpath(whole))
     is_chosen = is_named and names[: len(chosen)] == chosen and ".git" not in chosen
     for row in STEERING:
+        if any(names[-2:] == place.split("/") for place in row.but):
+            continue
         for place in row.names:
             if _leads_to(names, place, len(chosen) if is_chosen else 0, may_be_wild=row.verdict == "deny"):
                 return place.rstrip("$"), row
@@ -184,18 +192,29 @@ class Problem(NamedTuple):
     """The reason as a sentence."""
 
 
-def steering_problem(given: str, resolved: str, workspace: str) -> Problem | None:
+def steering_problem(given: str, resolved: str, workspace: str, in_git: str = "") -> Problem | None:
     """Return why a write to a path is denied or needs approval; None if it is allowed.
 
     The person who approves must see what is written, so the file must be named by its own path.
+
+    Args:
+        given: The path as given.
+        resolved: Where it leads, absolute; empty if that is not known.
+        workspace: The folder of the session.
+        in_git: Where it lies in the folder of a repository, as `.git/PATH`; empty if it lies in none.
     """
     named, led = steering(given, workspace), steering(resolved, workspace) if resolved else None
-    found = [each for each in (led, named) if each is not None]
+    kept = steering(in_git, "") if in_git else None
+    found = [each for each in (led, named, kept) if each is not None]
     if not found:
         return None
     rule, row = min(found, key=lambda each: STEERING.index(each[1]))
     if row.verdict == "deny":
         return Problem("deny", rule, f"{given} must not be written ({rule}): {row.why}.")
+    if named is None and led is None:
+        return Problem(
+            "ask", rule, f"Writing {given} needs approval (it is {in_git} of a repository): {row.why}."
+        )
     if named is None:
         return Problem(
             "deny", rule, f"{given} leads to another file ({rule}). Name that file by its own path."

@@ -42,6 +42,8 @@ class PathFact(msgspec.Struct, frozen=True):
     access: Access = "write"
     own: str = ""
     """`home`, `home/PATH` or `settings` for Holdfast's own files; otherwise empty."""
+    in_git: str = ""
+    """Where a file that is written lies in the folder of a repository, as `.git/PATH`; otherwise empty."""
 
 
 _NEEDS: Mapping[Effect, str] = {
@@ -299,7 +301,7 @@ def steering_files(facts: Facts) -> Decision | None:
         problem
         for path in (*facts.paths, *facts.words)
         if path.access != "read"
-        and (problem := steering_problem(path.given, path.resolved, facts.workspace)) is not None
+        and (problem := steering_problem(path.given, path.resolved, facts.workspace, path.in_git)) is not None
     ]
     if not found:
         return None

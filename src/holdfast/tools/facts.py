@@ -30,6 +30,7 @@ from holdfast.protocol.allowed import EVERYWHERE, AllowedPath, allowed_path_of
 from holdfast.protocol.rules import rule_of
 from holdfast.protocol.settings import Policy, Settings
 from holdfast.protocol.tools import READING, OnInterrupt, ParameterKind, ToolSpec
+from holdfast.tools.git_folders import place_in_git
 from holdfast.tools.named import WordFacts
 from holdfast.tools.ours import IsOurs, nothing_is_ours
 from holdfast.tools.own import OwnPlaces
@@ -175,7 +176,8 @@ def _allowed(settings: Settings) -> tuple[AllowedPath, ...] | None:
 def _path_fact(root: Root, given: str, access: Access) -> PathFact:
     try:
         with place(root, given) as found:
-            return PathFact(given, found.whole, "", access, found.own)
+            in_git = place_in_git(found.whole, root.folder) if access != "read" else ""
+            return PathFact(given, found.whole, "", access, found.own, in_git)
     except PathRefused as refusal:
         return PathFact(given, "", str(refusal), access)
     except OSError as error:

@@ -14,6 +14,7 @@ from holdfast.policy.paths import is_inside, malformed, secret_rule
 from holdfast.policy.protected import WILDCARDS, fits_wildcards, is_matched
 from holdfast.policy.rules import PathFact
 from holdfast.policy.words import PathWord
+from holdfast.tools.git_folders import place_in_git
 from holdfast.tools.ours import IsOurs, nothing_is_ours
 from holdfast.tools.own import OwnPlaces, look_at
 
@@ -59,7 +60,9 @@ class WordFacts:
             is_tree = word.access == "tree"
             if not part and (wild or is_tree):
                 part = self._own.matched(real, wild, is_tree=is_tree)
-            self.paths.append(PathFact(word.text, os.path.join(real, *wild), "", word.access, part))
+            whole = os.path.join(real, *wild)
+            in_git = place_in_git(whole, self._workspace) if word.access != "read" else ""
+            self.paths.append(PathFact(word.text, whole, "", word.access, part, in_git))
             if wild:
                 self._expand(word, real, wild)
             if word.is_used:

@@ -26,6 +26,7 @@ import msgspec
 from holdfast.policy.paths import is_inside, is_kernel_path, malformed, secret_rule
 from holdfast.policy.protected import Access, own_problem, steering_problem
 from holdfast.tools.blocking import Refused
+from holdfast.tools.git_folders import place_in_git
 from holdfast.tools.own import GLANCE_FILES, OwnPlaces, identity
 
 _MAX_LINKS = 40
@@ -172,7 +173,9 @@ def refuse_protected(given: str, found: Place, access: Access) -> None:
     named = os.path.normpath(os.path.join(root, given))
     if is_kernel_path(found.whole, root) or is_kernel_path(named, root):
         raise PathRefused(f"{given}: file tools may not use /proc, /sys and /dev.")
-    steered = steering_problem(given, found.whole, root) if access != "read" else None
+    steered = None
+    if access != "read":
+        steered = steering_problem(given, found.whole, root, place_in_git(found.whole, root))
     if steered is not None and steered.verdict == "deny":
         raise PathRefused(steered.reason)
 
