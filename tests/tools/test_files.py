@@ -233,13 +233,33 @@ asyncio.run(files.WriteFile(OwnPlaces()).run({{"path": "f", "content": "new"}}, 
 
 
 async def test_a_probe_leaves_the_temporary_file_of_a_living_writer_alone(bench: Bench) -> None:
-    living = bench.workspace / ".holdfast-0123.tmp"
+    living = bench.workspace / ".holdfast-0123456789abcdef.tmp"
     with living.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         await bench.probe("write_file", Files((FileChange("f", "", sha256("x")),)))
         assert living.exists()
     await bench.probe("write_file", Files((FileChange("f", "", sha256("x")),)))
     assert not living.exists()
+
+
+async def test_a_writer_whose_temporary_file_another_process_clears_away_takes_another_one(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other process has just locked the new file, because it had no lock yet, and is about to remove it."""
+    real, theirs = os.open, list[int]()
+
+    def opened(path: str, flags: int, *args: int, dir_fd: int | None = None) -> int:
+        fd = real(path, flags, *args, dir_fd=dir_fd)
+        if flags & os.O_EXCL and not theirs:
+            theirs.append(real(path, os.O_RDONLY, dir_fd=dir_fd))
+            fcntl.flock(theirs[0], fcntl.LOCK_EX)
+        return fd
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writing.os, "open", opened)
+        assert (await bench.run("write_file", path="f", content="new")).status == "ok"
+    assert not os.path.samestat(os.fstat(theirs[0]), (bench.workspace / "f").stat())
+    os.close(theirs[0])
 
 
 async def test_a_plan_tells_where_the_write_will_land_behind_links(bench: Bench) -> None:

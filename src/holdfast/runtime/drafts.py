@@ -6,7 +6,6 @@ writer in the same folder removes it.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import secrets
@@ -14,6 +13,8 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from holdfast.locks import is_named, try_lock
 
 _NAME = re.compile(r"\.holdfast-[0-9a-f]{16}\.draft")
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -35,14 +36,12 @@ def draft_beside(path: Path, *, is_folder: bool = False) -> Iterator[tuple[Path,
             draft.mkdir(mode=0o700)
         fd = os.open(draft, _LOOK | os.O_DIRECTORY if is_folder else _NEW, 0o600)
         try:
-            with suppress(OSError):  # a file system without locks: then nobody removes it either
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not _is_named(fd, draft):  # removed before the lock was taken
+            if try_lock(fd) == "theirs" or not is_named(fd, draft):  # somebody clears it away
                 continue
             try:
                 yield draft, fd
             finally:
-                if _is_named(fd, draft):
+                if is_named(fd, draft):
                     _remove(draft)
             return
         finally:
@@ -60,8 +59,8 @@ def _sweep(folder: Path) -> None:
 def _remove_unlocked(draft: Path) -> None:
     fd = os.open(draft, _LOOK)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.fstat(fd).st_uid == os.geteuid() and _is_named(fd, draft):
+        is_left = try_lock(fd) == "ours" and is_named(fd, draft)
+        if is_left and os.fstat(fd).st_uid == os.geteuid():
             _remove(draft)
     finally:
         os.close(fd)
@@ -72,10 +71,3 @@ def _remove(draft: Path) -> None:
         shutil.rmtree(draft, ignore_errors=True)
     else:
         draft.unlink()
-
-
-def _is_named(fd: int, draft: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(fd), draft.lstat())
-    except FileNotFoundError:
-        return False

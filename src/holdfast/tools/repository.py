@@ -11,7 +11,6 @@ config that has only harmless values. What git does not know of, it cannot run.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import shutil
@@ -25,6 +24,7 @@ from tempfile import TemporaryDirectory, gettempdir
 import msgspec
 
 from holdfast.clock import SYSTEM_CLOCK
+from holdfast.locks import Lock, try_lock
 from holdfast.policy.paths import is_inside
 from holdfast.tools.blocking import Refused
 from holdfast.tools.own import OwnPlaces
@@ -130,7 +130,7 @@ def view_of(repository: Repository, own: OwnPlaces) -> Iterator[View]:
         OSError: it cannot be read, or the view cannot be made.
     """
     sweep(gettempdir())
-    with TemporaryDirectory(prefix=_PREFIX) as folder, _locked(folder, is_mine=True):
+    with TemporaryDirectory(prefix=_PREFIX) as folder, _locked(folder):
         Path(folder, "info").mkdir()
         head = _read(repository.folder, "HEAD", own, _SMALL_BYTES).decode(errors="replace").rstrip("\n")
         if not _HEAD.match(head):
@@ -159,25 +159,21 @@ def sweep(folder: str) -> None:
                         SYSTEM_CLOCK.now_ms() - entry.stat(follow_symlinks=False).st_mtime_ns // 1_000_000
                     )
                     if age_ms > _LEFT_MS:  # a younger one may not have its lock yet
-                        with _locked(entry.path):
-                            shutil.rmtree(entry.path)
+                        with _locked(entry.path) as lock:
+                            if lock == "ours":
+                                shutil.rmtree(entry.path)
 
 
 @contextmanager
-def _locked(folder: str, *, is_mine: bool = False) -> Iterator[None]:
-    """Have the lock of a view, which ends with its process.
+def _locked(folder: str) -> Iterator[Lock]:
+    """Lock a view, if nobody else has.
 
     Raises:
-        OSError: another process has it, or it is not a folder.
+        OSError: it is not a folder.
     """
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:  # a file system without locks: then nobody removes it either
-            if not is_mine:
-                raise
-        yield
+        yield try_lock(fd)
     finally:
         os.close(fd)
 

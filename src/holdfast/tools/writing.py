@@ -7,9 +7,9 @@ the content.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -18,6 +18,7 @@ from typing import Literal
 import msgspec
 
 from holdfast.errors import StorageError
+from holdfast.locks import is_named, try_lock
 from holdfast.protocol.outcomes import Probed
 from holdfast.protocol.ports import Check
 from holdfast.protocol.tools import ChildSession, Expectation, FileChange, Files, IdempotencyKey
@@ -40,7 +41,8 @@ _TRIES, _TRY_S = 200, 0.01
 """How often, and after how long, a file is tried that another process is about to replace."""
 _MOST_TOLD = 20
 _Happened = Literal["yes", "no", "unknown"]
-_PREFIX, _SUFFIX = ".holdfast-", ".tmp"
+_TEMPORARY = re.compile(r"\.holdfast-[0-9a-f]{16}\.tmp")
+_LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 UNCONFIRMED = "{told} The disk did not confirm it ({why}): after a power failure the old content may be back."
 NewDigest = Callable[[], Digest]
@@ -190,20 +192,15 @@ def _alone(folder: int, name: str) -> Iterator[None]:
     # Who waits here for another process looks at the file after it, and finds it changed. A process that is frozen
     # here, or a program that locks its file for long, keeps nobody waiting for more than a moment.
     try:
-        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        fd = os.open(name, _LOOK, dir_fd=folder)
     except OSError:  # there is no file yet
         yield
         return
     try:
         for _ in range(_TRIES):
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                time.sleep(_TRY_S)
-            except OSError:  # a file system without locks
+            if try_lock(fd) != "theirs":
                 break
-            else:
-                break
+            time.sleep(_TRY_S)
         yield
     finally:
         os.close(fd)
@@ -251,17 +248,15 @@ def _temporary(folder: int) -> Iterator[tuple[int, str]]:
     it was renamed.
     """
     while True:
-        name = f"{_PREFIX}{os.urandom(8).hex()}{_SUFFIX}"
+        name = f".holdfast-{os.urandom(8).hex()}.tmp"
         fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder)
         try:
-            with suppress(OSError):  # a file system without locks: then nobody removes it either
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not _is_named(fd, name, folder):  # removed before the lock was taken
+            if try_lock(fd) == "theirs" or not is_named(fd, name, folder):  # somebody clears it away
                 continue
             try:
                 yield fd, name
             finally:
-                if _is_named(fd, name, folder):
+                if is_named(fd, name, folder):
                     os.unlink(name, dir_fd=folder)
             return
         finally:
@@ -271,24 +266,16 @@ def _temporary(folder: int) -> Iterator[tuple[int, str]]:
 def sweep(folder: int) -> None:
     """Remove temporary files in a folder if their writers are gone."""
     for name in os.listdir(folder):
-        if not (name.startswith(_PREFIX) and name.endswith(_SUFFIX)):
+        if not _TEMPORARY.fullmatch(name):
             continue
         with suppress(OSError):
-            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            fd = os.open(name, flags, dir_fd=folder)
+            fd = os.open(name, _LOOK, dir_fd=folder)
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if _is_named(fd, name, folder):
+                is_left = try_lock(fd) == "ours" and is_named(fd, name, folder)
+                if is_left and os.fstat(fd).st_uid == os.geteuid():
                     os.unlink(name, dir_fd=folder)
             finally:
                 os.close(fd)
-
-
-def _is_named(fd: int, name: str, folder: int) -> bool:
-    try:
-        return os.path.samestat(os.fstat(fd), os.stat(name, dir_fd=folder, follow_symlinks=False))
-    except FileNotFoundError:
-        return False
 
 
 def probe(root: Root, expectation: Expectation, images: Images | None = None) -> Probed:
