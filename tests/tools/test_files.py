@@ -242,6 +242,36 @@ async def test_a_probe_leaves_the_temporary_file_of_a_living_writer_alone(bench:
     assert not living.exists()
 
 
+@pytest.mark.requirement("H1")
+async def test_a_write_removes_what_writers_left_in_its_folder(bench: Bench) -> None:
+    """Nobody probes for a call that was never recorded as interrupted, and an unlink may fail."""
+    left, named = (bench.workspace / name for name in (".holdfast-0123456789abcdef.tmp", ".holdfast-mine.tmp"))
+    left.write_text("half")
+    named.write_text("of somebody else")
+    with left.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        await bench.run("write_file", path="f", content="one")
+        assert left.exists()
+    await bench.run("edit_file", path="f", old="one", new="two")
+    assert sorted(path.name for path in bench.workspace.iterdir()) == [named.name, "f"]
+
+
+async def test_a_temporary_file_that_cannot_be_removed_is_removed_by_the_next_write(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object, **__: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writing.os, "rename", failing)
+        patch.setattr(writing.os, "unlink", failing)
+        failed = await bench.call("write_file", path="f", content="one")
+    assert (failed.status, failed.text) == ("error", "f: Read-only file system.")
+    assert len(list(bench.workspace.iterdir())) == 1
+    await bench.run("write_file", path="g", content="two")
+    assert [path.name for path in bench.workspace.iterdir()] == ["g"]
+
+
 async def test_a_writer_whose_temporary_file_another_process_clears_away_takes_another_one(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,8 +1,8 @@
 """Replaces a file completely or not at all, and can tell afterwards whether it did.
 
 The content goes to a temporary file beside the target, which then takes its name in one step. A crash may leave the
-temporary file. Its writer's lock ends with the writer, so a probe recognises the file and removes it. `files` makes
-the content.
+temporary file. Its writer's lock ends with the writer, so a probe and the next write in the folder recognise the file
+and remove it. `files` makes the content.
 """
 
 from __future__ import annotations
@@ -165,6 +165,8 @@ def replace_file(
         Unconfirmed: the file is replaced, and the disk does not confirm it.
     """
     with listable(found) as folder:
+        with suppress(OSError):
+            sweep(folder)
         with _temporary(folder) as (fd, name):
             rest = memoryview(content)
             while rest:
@@ -256,8 +258,9 @@ def _temporary(folder: int) -> Iterator[tuple[int, str]]:
             try:
                 yield fd, name
             finally:
-                if is_named(fd, name, folder):
-                    os.unlink(name, dir_fd=folder)
+                with suppress(OSError):  # then the next write in this folder removes it
+                    if is_named(fd, name, folder):
+                        os.unlink(name, dir_fd=folder)
             return
         finally:
             os.close(fd)
