@@ -538,6 +538,20 @@ _DISK = (
         "tests/cli/test_undo_key.py",
     ),
     Mutation(
+        "two processes may make one file at once",
+        "tools/writing.py",
+        '        fd = os.open(".", _LOOK | os.O_DIRECTORY, dir_fd=folder)\n',
+        "        yield\n        return\n",
+        "tests/tools/test_files.py",
+    ),
+    Mutation(
+        "what a killed writer left stays until somebody probes",
+        "tools/writing.py",
+        "            sweep(folder)\n        with _temporary",
+        "            pass\n        with _temporary",
+        "tests/tools/test_files.py",
+    ),
+    Mutation(
         "the draft of a killed export stays",
         "runtime/drafts.py",
         "    _sweep(path.parent)\n",

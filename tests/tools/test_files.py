@@ -245,7 +245,9 @@ async def test_a_probe_leaves_the_temporary_file_of_a_living_writer_alone(bench:
 @pytest.mark.requirement("H1")
 async def test_a_write_removes_what_writers_left_in_its_folder(bench: Bench) -> None:
     """Nobody probes for a call that was never recorded as interrupted, and an unlink may fail."""
-    left, named = (bench.workspace / name for name in (".holdfast-0123456789abcdef.tmp", ".holdfast-mine.tmp"))
+    left, named = (
+        bench.workspace / name for name in (".holdfast-0123456789abcdef.tmp", ".holdfast-mine.tmp")
+    )
     left.write_text("half")
     named.write_text("of somebody else")
     with left.open() as file:
@@ -329,6 +331,29 @@ async def test_reading_leaves_no_descriptor_open(bench: Bench) -> None:
         await bench.call("write_file", path="d/f", content="x")
         await bench.call("list_dir")
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+@pytest.mark.requirement("C12", "C19")
+@pytest.mark.parametrize("tool", ["write_file", "apply_patch"])
+async def test_a_file_that_another_process_makes_meanwhile_is_not_overwritten(
+    bench: Bench, tool: str
+) -> None:
+    """The other process holds the lock of the folder, as file tools do between their last look and the rename."""
+    patch = "*** Begin Patch\n*** Add File: a.txt\n+mine\n*** End Patch\n"
+    given = {"path": "a.txt", "content": "mine\n"} if tool == "write_file" else {"patch": patch}
+    file = bench.workspace / "a.txt"
+    theirs = os.open(bench.workspace, os.O_RDONLY)
+    try:
+        fcntl.flock(theirs, fcntl.LOCK_EX)
+        making = asyncio.create_task(bench.run(tool, **given))
+        await asyncio.sleep(0.3)
+        assert not file.exists()
+        file.write_text("theirs\n")
+        fcntl.flock(theirs, fcntl.LOCK_UN)
+        result = await making
+    finally:
+        os.close(theirs)
+    assert (result.status, file.read_text()) == ("error", "theirs\n")
 
 
 @pytest.mark.requirement("C12", "C19")

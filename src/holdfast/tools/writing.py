@@ -190,14 +190,13 @@ def replace_file(
 
 @contextmanager
 def _alone(folder: int, name: str) -> Iterator[None]:
-    """Keep other processes of Holdfast from replacing a file between the last look at it and the rename."""
+    """Keep other processes of Holdfast from replacing or making a file between the last look at it and the rename."""
     # Who waits here for another process looks at the file after it, and finds it changed. A process that is frozen
     # here, or a program that locks its file for long, keeps nobody waiting for more than a moment.
     try:
         fd = os.open(name, _LOOK, dir_fd=folder)
-    except OSError:  # there is no file yet
-        yield
-        return
+    except OSError:  # there is no file yet: who makes one has the lock of its folder
+        fd = os.open(".", _LOOK | os.O_DIRECTORY, dir_fd=folder)
     try:
         for _ in range(_TRIES):
             if try_lock(fd) != "theirs":
