@@ -142,11 +142,19 @@ def test_doctor_tells_a_database_that_opens_and_does_not_answer(
 
 def test_doctor_has_a_finding_for_every_check_in_order(holdfast: Holdfast) -> None:
     ids = list(dict.fromkeys(row["id"] for row in holdfast("doctor", "--json").rows))
-    assert ids == ["python", "home", "database", "config", "keys", "sandbox", "egress", "disk"]
+    assert ids == ["python", "home", "database", "config", "keys", "shell", "sandbox", "egress", "disk"]
     assert len(ids) == len(CHECKS) - 1  # hooks are checked if there are hooks
     plain = holdfast("doctor")
     assert plain.code == 0
     assert "! sandbox" in plain.out
+
+
+def test_doctor_says_that_without_bash_no_command_runs(
+    holdfast: Holdfast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (found,) = [row for row in holdfast("doctor", "--json").rows if row["id"] == "shell"]
+    assert (found["severity"], found["hint"]) == ("warning", "Install bash.")
 
 
 def test_doctor_says_what_tools_may_reach_and_which_search_engine_has_no_key(

@@ -13,6 +13,7 @@ import pytest
 from holdfast.protocol.tools import Allowed
 from holdfast.tools import dispatcher, search
 from holdfast.tools.search import matches
+from holdfast.tools.shell import NO_BASH
 from tests.tools.conftest import Bench
 
 
@@ -166,6 +167,17 @@ async def test_an_admitted_command_names_its_folder_program_and_timeout(bench: B
 
 
 @pytest.mark.requirement("A7")
+@pytest.mark.parametrize("background", [False, True])
+async def test_no_other_shell_runs_what_the_gates_read_as_bash_does(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, background: bool
+) -> None:
+    (bench.workspace / "sh").symlink_to("/bin/sh")
+    monkeypatch.setenv("PATH", str(bench.workspace))
+    result = await bench.call("shell", command="echo $((1)) > made", background=background)
+    assert (result.status, result.text) == ("error", NO_BASH)
+    assert not (bench.workspace / "made").exists()
+
+
 async def test_a_long_line_is_not_cut_inside_a_word(bench: Bench) -> None:
     key = "sk-ant-" + "api03-" + "Zk3mQ8" * 14
     (bench.workspace / "a.json").write_text("word " * 78 + key + " hello\n")

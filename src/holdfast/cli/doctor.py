@@ -188,6 +188,16 @@ def check_sandbox(home: Home) -> Iterator[Finding]:
     yield Finding("sandbox", "warning", UNSAFE, hint)
 
 
+def check_shell(home: Home) -> Iterator[Finding]:
+    """Check that commands can run."""
+    if bash := shutil.which("bash"):
+        yield Finding("shell", "ok", f"commands run in {bash}")
+    else:
+        yield Finding(
+            "shell", "warning", "there is no bash, so the tool `shell` runs nothing", "Install bash."
+        )
+
+
 def check_hooks(home: Home) -> Iterator[Finding]:
     """Check that the programs of the hooks exist."""
     try:
@@ -237,8 +247,8 @@ def check_disk(home: Home) -> Iterator[Finding]:
 
 
 CHECKS: tuple[Check, ...] = (
-    check_python, check_home, check_database, check_config, check_keys, check_sandbox, check_egress,
-    check_hooks, check_disk,
+    check_python, check_home, check_database, check_config, check_keys, check_shell, check_sandbox,
+    check_egress, check_hooks, check_disk,
 )  # fmt: skip
 
 

@@ -28,6 +28,7 @@ TIMEOUT_S = 120.0
 MAX_TIMEOUT_S = 3_600.0
 MAX_COMMAND_CHARS = 30_000
 """A longer command belongs in a file: every character is examined before it runs."""
+NO_BASH = "The command did not run: bash is not installed, and the gates read commands as bash does."
 
 
 class Shell(Unplanned):
@@ -35,7 +36,6 @@ class Shell(Unplanned):
 
     def __init__(self, background: Background) -> None:
         self._background = background
-        self._shell = shutil.which("bash") or "/bin/sh"
         self.spec = ToolSpec(
             name="shell",
             description="Run a shell command in the workspace; stdout and stderr come together. There is no "
@@ -62,8 +62,11 @@ class Shell(Unplanned):
 
         In the background, the status is `ok` if it runs after a moment.
         """
+        bash = shutil.which("bash")
+        if bash is None:
+            return RawResult("error", NO_BASH, is_unavailable=True)
         launch = Launch(
-            argv=(self._shell, "-c", arguments["command"]),
+            argv=(bash, "-c", arguments["command"]),
             cwd=context.workspace,
             key=context.key,
             env=clean_environment(os.environ),
@@ -95,14 +98,15 @@ class Shell(Unplanned):
 
 def program_of(command: str, workspace: str) -> str:
     """Return the file that the command's first word names, with every link followed; the shell itself if that is not
-    a program (a builtin, a variable, a text that cannot be split).
+    a program (a builtin, a variable, a text that cannot be split). Empty if there is no shell either.
     """
     try:
         word = next(iter(shlex.split(command, comments=True)), "")
     except ValueError:
         word = ""
     found = shutil.which(str(Path(workspace, word)) if "/" in word else word) if word else None
-    return str(Path(found or shutil.which("bash") or "/bin/sh").resolve())
+    found = found or shutil.which("bash")
+    return str(Path(found).resolve()) if found else ""
 
 
 def _result(ended: Ended, launch: Launch) -> RawResult:
