@@ -51,6 +51,7 @@ async def test_a_process_goes_on_after_its_call_and_is_read_page_by_page(bench: 
     started = await start(bench, "echo one; while [ ! -e go ]; do sleep 0.02; done; echo two; sleep 1000")
     assert started.status == "ok"
     assert 'process_output(id="t1.c1")' in started.text
+    assert "the end of the run, which comes with your answer" in started.text
     assert started.background is not None
     assert (started.background.id, started.background.is_over) == ("t1.c1", False)
     assert await until(bench, lambda text: "one" in text) == "one\n[still running; read on with offset=4]"

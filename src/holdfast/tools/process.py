@@ -17,7 +17,7 @@ from holdfast.tools.unplanned import Unplanned
 
 RUNS = (
     '[running in the background as {id}: process_output(id="{id}") reads what it prints, process_stop(id="{id}") '
-    "ends it, and so does the end of the run]"
+    "ends it, and so does the end of the run, which comes with your answer]"
 )
 PAGE_CHARS = 16_000
 """Less than the limit of a result, so that a page is never clipped."""

@@ -41,7 +41,7 @@ class Shell(Unplanned):
             description="Run a shell command in the workspace; stdout and stderr come together. There is no "
             "terminal and no input. When the command ends, all processes it started are ended, also those after &. "
             "With background=true it returns at once, and the command goes on until process_stop ends it, or "
-            "until the run ends: for a server, or a long build.",
+            "until the run ends, which it does with your answer: for a server, or a long build.",
             parameters=arguments_object(
                 required=["command"],
                 command={"type": "string", "minLength": 1, "maxLength": MAX_COMMAND_CHARS},
