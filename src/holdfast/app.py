@@ -71,6 +71,7 @@ _WORKSHOP = "holdfast.runtime.undo:Workshop"
 _CHECKER = "holdfast.tools.checking:Checker"
 _GATES = "holdfast.tools.gates:gates_of"
 _REGISTRY = "holdfast.tools.registry:Registry"
+_OFFERED = "holdfast.tools.dispatcher:offered_of"
 _KEPT = "holdfast.tools.builtin:Kept"
 _SECRET_FILES = "holdfast.tools.secret_files:SecretFiles"
 _OWN_PLACES = "holdfast.tools.own:OwnPlaces"
@@ -502,8 +503,15 @@ def key_variables(entry: Any, config: Config) -> tuple[str, ...]:
 
 
 def specs_of(config: Config) -> tuple[ToolSpec, ...]:
-    """The tools of a run, in the order in which a model sees them. Raises what `tools_of_packages` raises."""
+    """All tools, in the order in which a model sees them. Raises what `tools_of_packages` raises."""
     return (*built_in_specs(), *(tool.spec for tool in tools_of_packages(config)))
+
+
+def offered_in(workspace: Path, config: Config) -> tuple[ToolSpec, ...]:
+    """The tools of a run in a workspace, in the same order. Raises what `tools_of_packages` raises."""
+    settings = _settings_of_gates(workspace, config)
+    found: tuple[ToolSpec, ...] = factory(_OFFERED)(specs_of(config), settings)
+    return found
 
 
 def built_in_specs() -> tuple[ToolSpec, ...]:
@@ -517,11 +525,17 @@ def open_checker(config: Config, home: Home, workspace: Path, environ: Mapping[s
     redact = Redactor(known_secrets(config, environ))
     files = factory(_SECRET_FILES)(redact, SYSTEM_CLOCK)
     files.read(os.path.realpath(workspace))
-    facts = ModelFacts("none", "none", price="unknown")  # no rule looks at the model
-    settings = settings_with(facts, os.path.realpath(workspace), **_bounds(config))
-    registry = factory(_REGISTRY)(factory(_BUILT_IN)(factory(_BACKGROUND)(), places))
+    settings = _settings_of_gates(workspace, config)
+    registry = factory(_REGISTRY)(
+        [*factory(_BUILT_IN)(factory(_BACKGROUND)(), places), *tools_of_packages(config)]
+    )
     checker: Checker = factory(_CHECKER)(registry, factory(_GATES)(redact.known_in, places, files), settings)
     return checker
+
+
+def _settings_of_gates(workspace: Path, config: Config) -> Settings:
+    facts = ModelFacts("none", "none", price="unknown")  # no rule looks at the model
+    return settings_with(facts, os.path.realpath(workspace), **_bounds(config))
 
 
 def _bounds(config: Config) -> dict[str, Any]:

@@ -93,6 +93,24 @@ def test_the_built_in_tools_are_listed(holdfast: Holdfast) -> None:
     assert "shell" in holdfast("tools").out
 
 
+@pytest.mark.requirement("S5")
+def test_the_tools_that_are_shown_as_offered_are_those_that_a_run_gets(
+    holdfast: Holdfast, tmp_path: Path
+) -> None:
+    (tmp_path / "holdfast.toml").write_text('[tools]\ndeny = ["shell", "write_*"]\n')
+    rows = holdfast("tools", "--json").rows
+    offered = [row["name"] for row in rows if row["offered"]]
+    assert {"shell", "write_file", "web_fetch", "answer"}.isdisjoint(offered)
+    shown = holdfast("tools").out
+    assert "A run here does not have: write_file, shell, answer, web_fetch" in shown
+    assert [line.partition(" ")[0] for line in shown.splitlines()[1:-1]] == offered
+    script = tmp_path / "script.jsonl"
+    script.write_text('{"text": "Done."}\n')
+    assert holdfast("run", "go", "-m", f"script:{script}").code == 0
+    request = json.loads(holdfast("show", "last", "--request", "1").out)
+    assert request["tools"] == offered
+
+
 # --- doctor
 
 

@@ -109,6 +109,15 @@ def test_an_administrator_narrows_hosts_and_paths(
     assert found["policy.allowed_paths"] == (["src:ro", "docs:ro"], f"{tmp_path}/admin.toml:4")
 
 
+@pytest.mark.requirement("L2", "L9")
+def test_an_empty_list_of_paths_allows_nothing(holdfast: Holdfast, tmp_path: Path) -> None:
+    (tmp_path / "holdfast.toml").write_text("[policy]\nallowed_paths = []\n")
+    for question in (("--read", "a"), ("--write", "a"), ("--command", "true")):
+        (row,) = holdfast("policy", "check", *question, "--json").rows
+        assert (row["verdict"], row["rule"]) == ("deny", "allowed-path")
+
+
+@pytest.mark.requirement("L2", "L9")
 def test_wrong_hosts_and_paths_are_reported_together(holdfast: Holdfast, tmp_path: Path) -> None:
     (tmp_path / "holdfast.toml").write_text(
         '[network]\nallow = ["https://a.example/", "*"]\n[policy]\nallowed_paths = ["..", "/"]\n'
@@ -118,6 +127,8 @@ def test_wrong_hosts_and_paths_are_reported_together(holdfast: Holdfast, tmp_pat
     assert ended.err.count("holdfast.toml:2: network.allow: ") == 2
     assert ended.err.count("holdfast.toml:4: policy.allowed_paths: ") == 2
     assert "the nearest one is a.example" in ended.err
+    assert "'/' does not lie in the workspace" in ended.err
+    assert "'..' does not lie in the workspace" in ended.err
 
 
 def test_a_wrong_rule_is_a_configuration_error(holdfast: Holdfast, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from holdfast.config.schema import json_schema, shown
 from holdfast.config.settings import CatalogEntry, Config, ProviderSettings
 from holdfast.errors import ConfigError
 from holdfast.protocol.limits import Limits
+from holdfast.protocol.settings import Repairs
 
 
 @pytest.fixture
@@ -55,6 +56,17 @@ def test_no_file_at_all_means_the_documented_defaults(home: Path) -> None:
     assert (config.autonomy, config.approve_by, config.model) == ("supervised", None, "")
     assert not config.limits.is_cost_set
     assert any("sandbox" in warning for warning in config.warnings)
+
+
+@pytest.mark.requirement("C3", "L9", "S6")
+def test_no_file_at_all_means_the_documented_defaults_of_the_gates(home: Path) -> None:
+    config = loaded(home)
+    policy = config.policy
+    assert (policy.deny, policy.ask, policy.allow, policy.allowed_hosts) == ((), (), (), ())
+    assert (policy.allowed_paths, policy.sandboxed, policy.actions_per_hour) == ((".",), "ask", 600)
+    assert (policy.unknown_arguments, policy.offered, policy.withheld) == ("reject", ("*",), ())
+    assert (policy.is_workspace_untrusted, policy.grants_last_s) == (False, 12 * 3600)
+    assert config.repairs == Repairs(5, 5, 5, 5, 20, 50)
 
 
 BAD_LINES = [

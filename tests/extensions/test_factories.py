@@ -67,6 +67,17 @@ def test_tools_and_providers_of_a_package_are_made_by_the_names_in_the_configura
     assert "ticket" in machine.holdfast("tools").out
 
 
+@pytest.mark.requirement("S5")
+def test_a_tool_of_a_package_is_judged_and_chosen_like_any_other(machine: Machine) -> None:
+    machine.configure(CONFIG.format(name="one"))
+    asked = ("policy", "check", "--tool", "ticket", "--args", '{"number": 7}', "--json")
+    assert machine.holdfast(*asked).json["verdict"] == "allow"
+    machine.holdfast("run", "Go.", "-m", "acme:big", "--deny-tool", "tick*")
+    assert [each["type"] for each in machine.events("last")].count("ToolCallRefused") == 1
+    unknown = machine.holdfast("run", "Go.", "-m", "acme:big", "--deny-tool", "tikcet")
+    assert (unknown.code, "Did you mean ticket?" in unknown.err) == (2, True)
+
+
 @pytest.mark.requirement("C18", "C3")
 def test_an_unknown_name_is_an_error_with_the_nearest_one(machine: Machine) -> None:
     machine.configure(CONFIG.format(name="tikets"))

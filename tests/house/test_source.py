@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -25,23 +26,51 @@ ABSOLUTE = re.compile(r"/(?:etc|home|usr|var|tmp|root|opt|mnt|work|Users)(?:/|$)
 NAMES_PATHS_TO_GUARD = ("policy/", "config/paths.py", "sandbox/", "tools/workspace.py")
 """Rooms whose subject is the machine's own folders."""
 
+CHANGING = frozenset(
+    {"add", "append", "appendleft", "clear", "discard", "extend", "insert", "move_to_end", "pop", "popitem", "remove",
+     "setdefault", "update"}
+)  # fmt: skip
+"""What changes a collection."""
+MUTABLE = frozenset({"list", "dict", "set", "deque", "defaultdict", "OrderedDict", "Counter", "bytearray"})
+TAKES_A_PATH = frozenset(
+    {"Path", "open", "mkdir", "makedirs", "unlink", "remove", "rename", "replace", "stat", "lstat", "exists", "isdir",
+     "isfile", "listdir", "scandir", "rmtree", "symlink", "readlink"}
+)  # fmt: skip
+BOUNDED = {
+    "app.py:factory": "one entry for each name in the code, and each that the configuration has",
+    "cli/editor.py:deque": "what a person typed during one turn",
+    "context/clip_json.py:deque": "the parts of one value, whose size has a bound",
+    "core/rules.py:_rules_at": "one entry for each moment of a turn",
+    "runtime/mailbox.py:deque": "what one session does at once, and the commands that its inbox holds",
+    "sandbox/process.py:deque": "cut to `kept_bytes` with each chunk",
+    "storage/sqlite.py:deque": "one connection for each thread that reads",
+    "storage/writer.py:SimpleQueue": "filled up to `capacity`; then senders wait",
+    "storage/writer.py:deque": "senders that wait, each in a task of its own",
+    "tools/background.py:deque": "cut to `KEPT_CHARS` with each piece",
+    "tools/pool.py:deque": "the sessions with calls that wait, while places are given away",
+    "tools/repository.py:sweep": "one folder of the machine",
+}
+"""What bounds each collection that has no bound of its own."""
+COUNTS_TESTS = "core/evidence.py"
+"""Looks in outputs for the last line of a test program, like `3 passed, 1 error`."""
 
-def calls(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
-    """Every call with its dotted name."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
-            yield ast.unparse(node.func), node
+
+@functools.cache
+def nodes() -> list[tuple[str, ast.AST]]:
+    """All nodes of all trees, each with its file."""
+    return [(file, node) for file, tree in TREES.items() for node in ast.walk(tree)]
+
+
+@functools.cache
+def calls() -> list[tuple[str, str, ast.Call]]:
+    """All calls: file, dotted name and node."""
+    return [(file, ast.unparse(node.func), node) for file, node in nodes() if isinstance(node, ast.Call)]
 
 
 def found(wrong: object) -> list[str]:
     """The places, as FILE:LINE, where the predicate on (file, node) holds."""
     assert callable(wrong)
-    return [
-        f"{file}:{getattr(node, 'lineno', 0)}"
-        for file, tree in TREES.items()
-        for node in ast.walk(tree)
-        if wrong(file, node)
-    ]
+    return [f"{file}:{getattr(node, 'lineno', 0)}" for file, node in nodes() if wrong(file, node)]
 
 
 def is_docstring_free(tree: ast.Module) -> bool:
@@ -99,7 +128,7 @@ def test_no_except_is_bare() -> None:
 @pytest.mark.requirement("L11")
 def test_nothing_is_evaluated_or_executed_as_code() -> None:
     names = {"eval", "exec", "compile", "__import__", "os.system", "pickle.loads", "marshal.loads"}
-    assert [f"{f}:{c.lineno}" for f, t in TREES.items() for name, c in calls(t) if name in names] == []
+    assert [f"{file}:{call.lineno}" for file, name, call in calls() if name in names] == []
 
 
 @pytest.mark.requirement("L11")
@@ -117,14 +146,98 @@ def test_there_is_no_global_mutable_state() -> None:
 
 
 @pytest.mark.requirement("L11")
+def test_nothing_changes_what_a_module_holds() -> None:
+    held = {file: set(held_by(tree)) for file, tree in TREES.items()}
+    assert found(lambda file, node: changed_by(node) in held[file]) == []
+
+
+def held_by(tree: ast.Module) -> Iterator[str]:
+    """The names that a module gives to values, at its top."""
+    for node in tree.body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        yield from (target.id for target in targets if isinstance(target, ast.Name))
+
+
+def changed_by(node: ast.AST) -> str:
+    """The name of the collection that a piece of code changes; empty if it changes none."""
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
+        return ast.unparse(node.value)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGING:
+        return ast.unparse(node.func.value)
+    return ""
+
+
+@pytest.mark.requirement("L11")
 def test_no_default_is_mutable() -> None:
     def is_mutable(_: str, node: ast.AST) -> bool:
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             return False
         defaults = [*node.args.defaults, *(d for d in node.args.kw_defaults if d)]
-        return any(isinstance(d, ast.List | ast.Dict | ast.Set) for d in defaults)
+        return any(isinstance(d, ast.List | ast.Dict | ast.Set) or made_by(d) in MUTABLE for d in defaults)
 
     assert found(is_mutable) == []
+
+
+def made_by(node: ast.AST) -> str:
+    """The last name of what is called; empty if nothing is."""
+    return ast.unparse(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
+
+
+@pytest.mark.requirement("L11")
+def test_no_path_is_put_together_as_text() -> None:
+    def is_joined(argument: ast.expr) -> bool:
+        pieces = [argument.left, argument.right] if isinstance(argument, ast.BinOp) else []
+        if isinstance(argument, ast.JoinedStr):
+            pieces = argument.values
+        said = [str(each.value) for each in pieces if isinstance(each, ast.Constant)]
+        return any("/" in each for each in said) or any(map(is_joined, pieces if not said else []))
+
+    wrong = [
+        f"{file}:{call.lineno}"
+        for file, name, call in calls()
+        if name.rpartition(".")[2] in TAKES_A_PATH and name != "plain.replace"
+        if any(is_joined(each) and "/proc/" not in ast.unparse(each) for each in call.args)
+    ]
+    assert wrong == []
+
+
+@pytest.mark.requirement("A6")
+def test_nobody_looks_in_a_text_for_the_word_error_to_see_whether_something_failed() -> None:
+    def looks(file: str, node: ast.AST) -> bool:
+        if file == COUNTS_TESTS:
+            return False
+        if isinstance(node, ast.Compare) and any(isinstance(op, ast.In | ast.NotIn) for op in node.ops):
+            texts = [node.left]
+        elif made_by(node) in ("startswith", "removeprefix", "find", "match", "search", "fullmatch"):
+            assert isinstance(node, ast.Call)
+            texts = node.args
+        else:
+            return False
+        return any(isinstance(text, ast.Constant) and is_error_word(text.value) for text in texts)
+
+    assert found(looks) == []
+
+
+def is_error_word(value: object) -> bool:
+    return isinstance(value, str) and re.match(r"\W*(?:error|exception|traceback)\b", value, re.I) is not None
+
+
+@pytest.mark.requirement("A3")
+def test_a_collection_without_a_bound_of_its_own_says_what_bounds_it() -> None:
+    """The cache of a function with arguments, and a queue, grow with use."""
+    unbounded = {
+        f"{file}:{node.name}"
+        for file, node in nodes()
+        if isinstance(node, ast.FunctionDef) and node.args.args
+        if {ast.unparse(each) for each in node.decorator_list} & {"cache", "functools.cache"}
+    } | {
+        f"{file}:{name}"
+        for file, name, call in calls()
+        if name.rpartition(".")[2] in ("Queue", "SimpleQueue", "deque", "lru_cache")
+        if not {each.arg for each in call.keywords} & {"maxlen", "maxsize"}
+        if len(call.args) < (2 if name.endswith("deque") else 1)
+    }
+    assert unbounded == set(BOUNDED)
 
 
 @pytest.mark.requirement("L11")
@@ -155,8 +268,7 @@ def test_no_sleep_is_unbounded() -> None:
 
     wrong = [
         f"{file}:{call.lineno}"
-        for file, tree in TREES.items()
-        for name, call in calls(tree)
+        for file, name, call in calls()
         if name.endswith("sleep") and call.args and is_endless(call.args[0])
     ]
     assert wrong == []
@@ -165,7 +277,7 @@ def test_no_sleep_is_unbounded() -> None:
 @pytest.mark.requirement("L11")
 def test_http_connections_come_from_one_pool_or_belong_to_one_call() -> None:
     """A pooled connection was judged for another call, so the tools of the web keep none."""
-    makers = {f for f, t in TREES.items() for name, _ in calls(t) if name.endswith("ClientSession")}
+    makers = {file for file, name, _ in calls() if name.endswith("ClientSession")}
     assert makers <= {"providers/http.py", "tools/egress.py"}
 
 
@@ -173,8 +285,7 @@ def test_only_the_clock_asks_the_time() -> None:
     asked = {"time.time", "time.time_ns", "datetime.now", "datetime.datetime.now", "datetime.utcnow"}
     wrong = [
         f"{file}:{call.lineno}"
-        for file, tree in TREES.items()
-        for name, call in calls(tree)
+        for file, name, call in calls()
         if name in asked and file not in MAY_ASK_THE_TIME
     ]
     assert wrong == []

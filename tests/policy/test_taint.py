@@ -44,6 +44,7 @@ QUERIES: list[Call] = [
 BODIES: list[Call] = [
     (REQUEST, {"url": URL, "method": "POST"}),
     (REQUEST, {"url": URL, "method": "DELETE", "body": ""}),
+    (REQUEST, {"url": URL, "method": "OPTIONS"}),
     (REQUEST, {"url": URL, "method": "GET", "body": "secret"}),
     (POST, {"text": "secret"}),
     (spec("web_fetch", "network", "function", url="url"), {"url": URL, "more": "secret"}),

@@ -98,24 +98,27 @@ def test_no_reason_shows_the_secret_that_a_url_carries() -> None:
     assert token not in found[1]
 
 
+EXAMPLES = "write it like api.github.com, *.example.net or 127.0.0.1:8080"
+
+
 @pytest.mark.requirement("L9")
 @pytest.mark.parametrize(
     ("text", "near"),
     [
         ("https://api.github.com/x", "api.github.com"), ("API.github.com/x", "api.github.com"),
-        ("https://u@api.github.com:8443", "api.github.com:8443"), ("*", "*.HOST"), ("*.", "*.HOST"),
-        ("a b", "*.HOST"),
-        ("*.*.x", "*.HOST"), ("a.*.x", "*.HOST"), ("*api.github.com", "api.github.com"), ("", "*.HOST"),
-        ("api.github.com:http", "*.HOST"), ("127.0.0.1", "127.0.0.1:80"), ("::1", "*.HOST"), ("[::1]", "[::1]:80"),
-        ("10.0.0.1", "10.0.0.1:80"), ("localhost:3000", "127.0.0.1:3000"), ("0177.0.0.1:80", "*.HOST"),
-        ("[::ffff:127.0.0.1]:80", "name the address itself"), ("bücher.example", "*.HOST"),
-        ("*.127.0.0.1:80", "127.0.0.1"),
+        ("https://u@api.github.com:8443", "api.github.com:8443"), ("*", EXAMPLES), ("*.", EXAMPLES),
+        ("a b", EXAMPLES), ("*.*.x", "*.x"), ("a.*.x", "*.x"), ("*api.github.com", "api.github.com"), ("", EXAMPLES),
+        ("api.github.com:http", "api.github.com"), ("api.github.com:99999", "api.github.com"),
+        ("127.0.0.1", "127.0.0.1:80"), ("::1", "[::1]:80"), ("[::1]", "[::1]:80"),
+        ("10.0.0.1", "10.0.0.1:80"), ("localhost:3000", "127.0.0.1:3000"), ("0177.0.0.1:80", EXAMPLES),
+        ("[::ffff:127.0.0.1]:80", "name the address itself"), ("bücher.example", "xn--bcher-kva.example"),
+        ("*.127.0.0.1:80", "127.0.0.1:80"), ("ü" * 9_000, EXAMPLES),
     ],
 )  # fmt: skip
 def test_a_wrong_host_is_an_error_with_the_nearest_one(text: str, near: str) -> None:
     with pytest.raises(WrongEntry) as raised:
         allowed_host_of(text)
-    assert near in str(raised.value)
+    assert str(raised.value).endswith(near)
 
 
 @pytest.mark.requirement("C13")

@@ -38,7 +38,12 @@ def test_a_dispatcher_is_what_the_engine_asks_for(bench: Bench) -> None:
 
 @pytest.mark.requirement("C3")
 @pytest.mark.parametrize(
-    ("name", "near"), [("readfile", "read_file"), ("READ_FILE", "read_file"), ("bash", "The tools are:")]
+    ("name", "near"),
+    [
+        ("readfile", "Did you mean read_file?"),
+        ("READ_FILE", "Did you mean read_file?"),
+        ("bash", "The tools are: read_file, write_file,"),
+    ],
 )
 async def test_an_unknown_tool_is_answered_with_the_nearest_name(bench: Bench, name: str, near: str) -> None:
     failure = refusal(await bench.admit(name))

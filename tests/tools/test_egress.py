@@ -190,6 +190,7 @@ def compressed(encoding: str, content: bytes) -> bytes:
 
 @pytest.mark.requirement("A3")
 async def test_no_more_than_the_limit_of_a_body_is_read(web: Bench, server: WebServer) -> None:
+    assert MAX_BODY_BYTES == 5 << 20
     server.answers["/endless"] = endless
     server.answers["/bomb"] = compressed("gzip", b"x" * (60 << 20))
     for path in ("/endless", "/bomb"):

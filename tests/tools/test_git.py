@@ -153,6 +153,15 @@ async def test_the_log_lists_commits_newest_first(repo: Bench) -> None:
     assert "M\tsrc/b.txt\n" in whole
 
 
+async def test_the_log_lists_no_more_commits_than_its_limit(
+    repo: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.tools.git.MAX_COMMITS", 2)
+    for text in "xyz":
+        commit(repo.workspace, text, a_txt=text)
+    assert (await shown(repo, "git_log", limit=9)).count("\n") == 2
+
+
 async def test_a_repository_without_a_commit_has_a_status(bench: Bench) -> None:
     git(bench.workspace, "init", "--quiet", "--initial-branch=main")
     write(bench.workspace, "new.txt", "")

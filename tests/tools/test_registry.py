@@ -31,6 +31,18 @@ class Foreign:
         return Probed("unknown")
 
 
+class Compared(str):
+    """A text that counts how often somebody compares it."""
+
+    times = 0
+
+    def __eq__(self, other: object) -> bool:
+        self.times += 1
+        return super().__eq__(other)
+
+    __hash__ = str.__hash__
+
+
 def names(registry: Registry) -> list[str]:
     return [spec.name for spec in registry.specs()]
 
@@ -124,6 +136,9 @@ def test_what_was_accepted_in_an_earlier_process_counts_too() -> None:
 def test_a_look_up_takes_no_longer_among_many_tools_and_the_specs_are_made_once() -> None:
     registry = Registry([])
     registry.add_all("mcp:a", [Foreign(f"t{number}") for number in range(2_000)])
+    asked = Compared("t1999")
+    assert registry.found(asked) is not None
+    assert asked.times <= 2, "it is compared with one name, and not with all"
     assert registry.specs() is registry.specs()
     registry.add_all("mcp:b", [Foreign("last")])
     assert names(registry)[-1] == "last"

@@ -132,7 +132,7 @@ async def test_names_that_are_no_text_are_shown_all_the_same(bench: Bench) -> No
     assert (await bench.call("grep", pattern="hello")).text == "caf\ufffd:1: hello\n"
 
 
-@pytest.mark.requirement("A6", "L1")
+@pytest.mark.requirement("A6", "C3", "L1")
 async def test_the_shell_says_how_a_command_ended(
     bench: Bench, skip_ahead: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,7 +149,11 @@ async def test_the_shell_says_how_a_command_ended(
     while "part" not in bench.heard:  # noqa: ASYNC110 - the tools' contract offers no event for it
         await asyncio.sleep(0.01)
     skip_ahead(100)
-    assert await late == ("timeout", "part\n[killed after 100 s, with all its processes]")
+    status, text = await late
+    assert status == "timeout"
+    assert text.startswith("part\n[killed after 100 s, with all its processes. ")
+    assert "timeout_s" in text
+    assert "background=true" in text
 
 
 async def test_an_admitted_command_names_its_folder_program_and_timeout(bench: Bench) -> None:

@@ -231,6 +231,35 @@ async def test_a_result_that_could_deceive_is_cleaned_or_left_out(engines: Engin
     ]  # fmt: skip
 
 
+@pytest.mark.requirement("A10")
+async def test_without_a_limit_there_are_five_results(engines: Engines) -> None:
+    rows = [(f"T{n}", f"https://birds.example/{n}", "w") for n in range(9)]
+    engines.servers["exa"].answers["/search"] = exa(rows)
+    engines.listed("exa")
+    assert (await engines.search()).text.startswith("[5 results by exa]")
+    assert json.loads(engines.servers["exa"].heard[0].body)["numResults"] == 5
+    (spec,) = [
+        each for each in engines.bench.tools.specs(engines.bench.settings) if each.name == "web_search"
+    ]
+    assert spec.parameters["properties"]["limit"]["default"] == 5
+
+
+@pytest.mark.requirement("A3", "A7")
+async def test_only_so_many_questions_are_remembered(
+    engines: Engines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.tools.web_search.MAX_CACHED", 2)
+    tools = make_tools(secret_in=lambda _: "", own=Own(), web=Web(keys=engines.keys))
+    engines.bench = Bench(tmp_path, tools)
+    engines.listed("exa")
+    for query in ("one", "two", "three", "two", "three"):
+        await engines.search(query)
+    assert engines.asked("exa") == 3
+    await engines.search("one")
+    assert engines.asked("exa") == 4
+    await tools.aclose()
+
+
 @pytest.mark.requirement("A7", "A10")
 async def test_the_same_question_is_answered_from_memory_for_15_minutes(engines: Engines) -> None:
     engines.listed("exa")

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from holdfast.app import specs_of
+from holdfast.app import offered_in, specs_of
 from holdfast.cli.options import HomeFlag, JsonFlag, home_of
 from holdfast.cli.terminal import columns, say, say_json
 from holdfast.config.load import load
@@ -125,18 +125,24 @@ def _damage_line(damage: Damage) -> Line:
 
 
 def tools(is_json: JsonFlag = False, home: HomeFlag = None) -> None:
-    """List the tools of an agent, in the order in which the model sees them.
+    """List the tools of a run in this folder, in the order in which the model sees them, and what it lacks.
+
+    A run lacks what the configuration leaves out, and what would be of no use: the web without a listed host, a
+    search without an engine, git without a repository.
 
     \b
     holdfast tools
     holdfast tools --json
     """
-    specs = specs_of(load(home_of(home), Path.cwd(), {}, os.environ))
+    config = load(home_of(home), Path.cwd(), {}, os.environ)
+    offered = offered_in(Path.cwd(), config)
+    others = [spec for spec in specs_of(config) if spec not in offered]
     if is_json:
-        for spec in specs:
-            say_json(msgspec.structs.asdict(spec))
+        for spec in (*offered, *others):
+            say_json(msgspec.structs.asdict(spec) | {"offered": spec in offered})
     else:
-        say(tool_lines(specs, columns(sys.stdout)))
+        say(tool_lines(offered, columns(sys.stdout)))
+        say([f"A run here does not have: {', '.join(spec.name for spec in others)}."] if others else [])
 
 
 def tool_lines(specs: Sequence[ToolSpec], width: int) -> list[Line]:

@@ -20,7 +20,7 @@ import msgspec
 import typer
 from msgspec.structs import replace
 
-from holdfast.app import App, Chosen, built_in_specs, schema_text
+from holdfast.app import App, Chosen, schema_text, specs_of
 from holdfast.config.files import TEXT_MAX_BYTES, Unreadable, read_text
 from holdfast.config.load import load
 from holdfast.config.paths import Home, expanded, is_folder
@@ -281,8 +281,8 @@ def chosen(app: App, flags: RunFlags, recorded: Settings | None, *, is_terminal:
         else past.prompt.instructions
         if past
         else "",
-        allow_tools=_tools("--allow-tool", flags.allow_tool, past.tools.allow_tools if past else ()),
-        deny_tools=_tools("--deny-tool", flags.deny_tool, past.tools.deny_tools if past else ()),
+        allow_tools=_tools("--allow-tool", flags.allow_tool, past.tools.allow_tools if past else (), app),
+        deny_tools=_tools("--deny-tool", flags.deny_tool, past.tools.deny_tools if past else (), app),
         schema=_schema(flags.output_schema) if flags.output_schema else past.output.schema if past else "",
         is_terminal=is_terminal,
     )
@@ -309,7 +309,7 @@ def chosen(app: App, flags: RunFlags, recorded: Settings | None, *, is_terminal:
     return Chosen(settings, fresh.warnings)
 
 
-def _tools(flag: str, given: list[str] | None, recorded: tuple[str, ...]) -> tuple[str, ...]:
+def _tools(flag: str, given: list[str] | None, recorded: tuple[str, ...], app: App) -> tuple[str, ...]:
     """Return the globs of the flag, or else the recorded ones.
 
     Raises:
@@ -317,7 +317,7 @@ def _tools(flag: str, given: list[str] | None, recorded: tuple[str, ...]) -> tup
     """
     if not given:
         return recorded
-    names = [spec.name for spec in built_in_specs()]
+    names = [spec.name for spec in specs_of(app.config)]
     for glob in given:
         if not fnmatch.filter(names, glob):
             near = difflib.get_close_matches(glob, names, n=1, cutoff=0.5)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import NamedTuple
 
@@ -147,7 +148,7 @@ def allowed_host_of(text: str) -> AllowedHost:
         raise WrongEntry(f"is not a host{_near(bare)}")
     found = _split(bare)
     if found is None:
-        raise WrongEntry(f"is not HOST, HOST:PORT or *.HOST{_near(bare.removeprefix('*').removeprefix('.'))}")
+        raise WrongEntry(f"is not HOST, HOST:PORT or *.HOST{_near(*_meant(bare))}")
     return found if not (problem := _problem_of(found)) else _refuse(problem)
 
 
@@ -167,9 +168,24 @@ def _problem_of(entry: AllowedHost) -> str:
     return ""
 
 
-def _near(bare: str) -> str:
-    found = _split(bare)
-    return f"; the nearest one is {bare}" if found is not None and not _problem_of(found) else ""
+def _near(*meant: str) -> str:
+    for each in meant:
+        found = _split(each)
+        if found is not None and not _problem_of(found):
+            return f"; the nearest one is {each}"
+    return "; write it like api.github.com, *.example.net or 127.0.0.1:8080"
+
+
+def _meant(wrong: str) -> Iterator[str]:
+    """Yield what somebody may have meant: a host without its `*`, its port or what is before its last `*`, an address
+    of IPv6 in brackets, and the form of a name that goes over the network."""
+    yield wrong.removeprefix("*").removeprefix(".")
+    yield f"[{wrong}]:80"
+    yield wrong.rpartition(":")[0]
+    yield f"*.{wrong.rpartition('*.')[2]}"
+    if len(wrong) <= _HOST_MAX_CHARS:
+        with suppress(UnicodeError):
+            yield wrong.encode("idna").decode()
 
 
 def _split(text: str) -> AllowedHost | None:

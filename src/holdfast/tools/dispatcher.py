@@ -103,10 +103,7 @@ class Dispatcher:
 
     def specs(self, settings: Settings) -> Sequence[ToolSpec]:
         """Return what the model is offered, in a stable order."""
-        found = [spec for spec in self.registry.specs() if offers(spec.name, settings)]
-        if GIT_TOOLS.isdisjoint(spec.name for spec in found) or are_of_use(settings.tools.workspace):
-            return found
-        return [spec for spec in found if spec.name not in GIT_TOOLS]
+        return offered_of(self.registry.specs(), settings)
 
     def is_quick(self, name: str, settings: Settings) -> bool:
         """Return whether judging a call waits for nothing: no slow gate and no plan."""
@@ -204,6 +201,14 @@ class Dispatcher:
         near = self.registry.nearest(name, offered)
         hint = f"Did you mean {near}?" if near else f"The tools are: {', '.join(offered) or 'none'}."
         return Failure("unknown_tool", f"There is no tool {_clipped(name, 80)!r}. {hint}")
+
+
+def offered_of(specs: Sequence[ToolSpec], settings: Settings) -> Sequence[ToolSpec]:
+    """Return which of the tools a run has, in their order."""
+    found = [spec for spec in specs if offers(spec.name, settings)]
+    if GIT_TOOLS.isdisjoint(spec.name for spec in found) or are_of_use(settings.tools.workspace):
+        return found
+    return [spec for spec in found if spec.name not in GIT_TOOLS]
 
 
 async def _run(

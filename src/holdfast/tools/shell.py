@@ -29,6 +29,7 @@ MAX_TIMEOUT_S = 3_600.0
 MAX_COMMAND_CHARS = 30_000
 """A longer command belongs in a file: every character is examined before it runs."""
 NO_BASH = "The command did not run: bash is not installed, and the gates read commands as bash does."
+_LONGER = "With a greater timeout_s it has longer, and with background=true it goes on by itself"
 
 
 class Shell(Unplanned):
@@ -113,10 +114,10 @@ def _result(ended: Ended, launch: Launch) -> RawResult:
     output = ended.output if ended.output.endswith("\n") or not ended.output else f"{ended.output}\n"
     match ended.how:
         case "timeout":
-            why = f"[killed after {launch.timeout_s:g} s, with all its processes]"
+            why = f"[killed after {launch.timeout_s:g} s, with all its processes. {_LONGER}.]"
             return RawResult("timeout", output + why)
         case "idle":
-            why = f"[killed after {launch.idle_s:g} s without output, with all its processes]"
+            why = f"[killed after {launch.idle_s:g} s without output, with all its processes. {_LONGER}.]"
             return RawResult("timeout", output + why)
         case "exited" if not ended.exit_code:
             return RawResult("ok", ended.output or "[no output]")
