@@ -175,6 +175,19 @@ def test_doctor_says_that_without_bash_no_command_runs(
     assert (found["severity"], found["hint"]) == ("warning", "Install bash.")
 
 
+@pytest.mark.parametrize("mode", ["", '[sandbox]\nmode = "unsafe"\n'])
+def test_doctor_asks_to_accept_that_there_is_no_sandbox_only_until_that_is_done(
+    holdfast: Holdfast, tmp_path: Path, mode: str
+) -> None:
+    (tmp_path / "home").mkdir(mode=0o700)
+    (tmp_path / "home" / "config.toml").write_text(mode)
+    rows = holdfast("doctor", "--json", "--home", str(tmp_path / "home")).rows
+    (found,) = [row for row in rows if row["id"] == "sandbox"]
+    assert found["severity"] == "warning"
+    assert "there is no sandbox" in found["message"]
+    assert ("Accept that" in found["message"]) == (not mode)
+
+
 def test_doctor_says_what_tools_may_reach_and_which_search_engine_has_no_key(
     holdfast: Holdfast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

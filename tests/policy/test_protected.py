@@ -18,7 +18,9 @@ DENIED = [
     ".gitconfig", ".bashrc", ".profile", "home/.zshenv", ".config/fish/config.fish", ".envrc", ".mcp.json",
     ".vscode/tasks.json", ".vscode", ".idea/workspace.xml", ".agent/x", ".agents/x", ".claude/settings.json",
     ".codex/config.toml", ".cursor/rules", ".holdfast/skills/x", ".local/bin/ls", ".vimrc", ".config/nvim/init.lua",
-    ".tmux.conf", ".gdbinit", ".pythonrc.py", ".ssh/config",
+    ".tmux.conf", ".gdbinit", ".pythonrc.py", ".ssh/config", ".hg/hgrc", ".hg", "sub/.hg/sharedpath",
+    ".zed/tasks.json", ".gemini/settings.json", ".windsurf/hooks.json", ".aider.conf.yml",
+    ".kiro/hooks/x", ".opencode/plugin/x.js", "opencode.json",
 ]  # fmt: skip
 ASKED = [
     "holdfast.toml",
@@ -38,6 +40,7 @@ ASKED = [
 ]
 PLAIN = [
     ".gitignore", ".gitattributes", ".git/COMMIT_EDITMSG", "git/refs/heads/main", "sub/heads", "head/x.py",
+    ".hgignore", ".hg/cache/tags2", "src/zed", "gemini/x.py", ".aider.chat.history.md",
     "git/hooks/x", "docs/holdfast.toml.md",
     ".github/ISSUE_TEMPLATE.md", "src/profile", "bashrc", "config/fish.py", ".vscodeignore", "agents/x.py",
     "a/.env.example",

@@ -66,6 +66,12 @@ def test_what_is_no_secret_does_not_become_one(line: str) -> None:
     assert secrets_in(".env", line) == []
 
 
+@pytest.mark.parametrize("name", ["a.p12", "a.PFX", "a.jks", "a.keystore"])
+def test_a_file_of_keys_that_is_no_text_has_no_values(name: str) -> None:
+    assert secrets_in("a.pem", VALUE)
+    assert secrets_in(name, f"API_TOKEN={VALUE}\n{VALUE}") == []
+
+
 def test_the_password_in_the_base64_of_docker_counts_too() -> None:
     auth = base64.b64encode(f"me:{VALUE}".encode()).decode()
     found = secrets_in("config.json", f'{{"auths": {{"h": {{"auth": "{auth}"}}}}}}')

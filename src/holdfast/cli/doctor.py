@@ -24,7 +24,7 @@ from holdfast.cli.found import find_providers
 from holdfast.cli.options import HomeFlag, JsonFlag, home_of
 from holdfast.cli.terminal import say, say_json, with_commands
 from holdfast.clock import SYSTEM_CLOCK
-from holdfast.config.load import UNSAFE, load
+from holdfast.config.load import NO_SANDBOX, UNSAFE, load
 from holdfast.config.paths import Home
 from holdfast.config.settings import Config
 from holdfast.errors import ConfigError, StorageError, UsageError
@@ -185,7 +185,11 @@ def check_keys(home: Home) -> Iterator[Finding]:
 def check_sandbox(home: Home) -> Iterator[Finding]:
     """Check the sandbox."""
     hint = "Give Holdfast only tasks that may do what you may do."
-    yield Finding("sandbox", "warning", UNSAFE, hint)
+    try:
+        is_accepted = UNSAFE not in load(home, Path.cwd(), {}, os.environ).warnings
+    except ConfigError:
+        is_accepted = False
+    yield Finding("sandbox", "warning", NO_SANDBOX if is_accepted else UNSAFE, hint)
 
 
 def check_shell(home: Home) -> Iterator[Finding]:

@@ -43,10 +43,8 @@ _NAMES_TOOLS = frozenset(
 )
 _AND = " and "
 """Between the origins of a value to which several sources add."""
-UNSAFE = (
-    "Tools run with your own permissions; there is no sandbox yet."
-    ' Accept that with [sandbox] mode = "unsafe" in the configuration.'
-)
+NO_SANDBOX = "Tools run with your own permissions; there is no sandbox yet."
+UNSAFE = f'{NO_SANDBOX} Accept that with [sandbox] mode = "unsafe" in the configuration.'
 """The warning of a configuration that does not say that this is wanted."""
 
 

@@ -16,15 +16,19 @@ _SECRET_FOLDERS = (".ssh", ".aws", ".azure", ".kube", ".gnupg", ".config/gcloud"
 _SECRET_FILES = ("/etc/shadow", "/etc/gshadow", "/etc/passwd", ".docker/config.json")
 _SECRET_NAMES = (
     ".env", ".env.*", ".netrc", "_netrc", ".pgpass", ".git-credentials", ".npmrc", ".pypirc",
-    "?*.pem", "?*.key", "id_rsa*", "id_ed25519*", "id_ecdsa*", "id_dsa*",
+    "?*.pem", "?*.key", "?*.p12", "?*.pfx", "?*.jks", "?*.keystore", "id_rsa*", "id_ed25519*", "id_ecdsa*", "id_dsa*",
 )  # fmt: skip
 _SECRET_NAME = re.compile("|".join(map(translate, _SECRET_NAMES)))
 _TELLING = (
     "ssh", ".aws", ".azure", ".kube", ".gnupg", "gcloud", "shadow", "passwd", "docker", ".env", "netrc",
-    "pgpass", "credentials", "npmrc", "pypirc", "pem", "key", "id_",
+    "pgpass", "credentials", "npmrc", "pypirc", "pem", "key", "p12",
+    "pfx", "jks", "id_",
 )  # fmt: skip
 """Every secret path has one of them."""
 _PUBLIC_NAMES = frozenset({".env.example", ".env.sample", ".env.template"})
+_PUBLIC_KEY = re.compile(r"id_.*\.pub", re.DOTALL)
+_PUBLIC_FILES = ("certifi/cacert.pem", "botocore/cacert.pem", "_credentials/roots.pem")
+"""Certificates of public authorities, which packages bring. Other files may have a key after their certificate."""
 
 _KERNEL_FOLDERS = ("/proc", "/sys", "/dev")
 
@@ -53,9 +57,9 @@ def secret_rule(path: str) -> str:
         if whole == file or (not file.startswith("/") and f"/{whole}".endswith(f"/{file}")):
             return file
     name = names[-1] if names else ""
-    if name in _PUBLIC_NAMES:
+    if name in _PUBLIC_NAMES or not _SECRET_NAME.match(name):
         return ""
-    if not _SECRET_NAME.match(name):
+    if _PUBLIC_KEY.fullmatch(name) or whole.endswith(tuple([f"/{each}" for each in _PUBLIC_FILES])):
         return ""
     return next(pattern for pattern in _SECRET_NAMES if fnmatchcase(name, pattern))
 

@@ -55,6 +55,9 @@ STEERING: tuple[Named, ...] = (
         ".git/modules", ".git/objects/info", ".git/rebase-apply", ".git/rebase-merge", ".git/sequencer",
         ".git/worktrees", ".gitconfig", ".config/git",
     )),
+    Named("deny", "it can run commands, or change how Mercurial behaves", (
+        ".hg$", ".hg/hgrc", ".hg/hgrc-not-shared", ".hg/sharedpath", ".hgrc", ".config/hg",
+    )),
     Named("deny", "a shell or a login runs it", (
         ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".zshrc", ".zshenv",
         ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".mkshrc", ".cshrc", ".tcshrc", ".login", ".logout", ".envrc",
@@ -69,6 +72,8 @@ STEERING: tuple[Named, ...] = (
     )),
     Named("deny", "it controls an editor or an agent", (
         ".mcp.json", ".vscode", ".idea", ".agent", ".agents", ".claude", ".codex", ".cursor", ".holdfast",
+        ".zed", ".gemini", ".windsurf", ".kiro", ".continue", ".roo", ".opencode", "opencode.json", "opencode.jsonc",
+        ".aider.conf.yml",
     )),
     Named("ask", "git keeps its own records there, and only git should write them", (".git",), (
         ".git/commit_editmsg", ".git/merge_msg", ".git/squash_msg", ".git/tag_editmsg", ".git/notes_editmsg",

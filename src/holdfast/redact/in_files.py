@@ -48,6 +48,8 @@ _HARMLESS_NAMES = re.compile(
     r".*certificate.*|.*(?:_|^)(?:id|ids|url|uri|host|name|user|username|email|region|type|path|file|dir|version|release|commit|sha"
     r"|hash|digest|checksum|fingerprint|expiry|expires|expiration|ttl|limit|length|algorithm|image|tag|zone)"
 )
+_BINARY = (".p12", ".pfx", ".jks", ".keystore")
+"""Endings of files that are no text."""
 _TOKEN = re.compile(r"[A-Za-z0-9+/_=.~!@$%^&*-]+")
 
 
@@ -69,6 +71,8 @@ def secrets_in(name: str, text: str) -> list[tuple[str, str]]:
 
 
 def _pairs(name: str, text: str) -> Iterator[tuple[str, str]]:
+    if name.endswith(_BINARY):
+        return
     if name in (".netrc", "_netrc"):
         yield from (("password", each["value"]) for each in _NETRC.finditer(text))
         return
