@@ -163,4 +163,32 @@ PROGRAMS = (
         "    if (found := None) is None:\n",
         _TRICKS,
     ),
+    Mutation(
+        "awk prints only to its output",
+        "policy/programs_search.py",
+        '            case "|" | ">" if is_printing:\n                return False\n',
+        "",
+        _TABLE,
+    ),
+    Mutation(
+        "a name that a pattern matches is a program of awk",
+        "policy/programs_search.py",
+        "(reading.operands[0].is_glob or not is_plain(reading.operands[0].text))",
+        "not is_plain(reading.operands[0].text)",
+        _TABLE,
+    ),
+    Mutation(
+        "a pattern behind any option stays that option",
+        "policy/programs_options.py",
+        'each.option.name in row.chooses and each.option.meaning == "plain" for each in found',
+        'each.option.meaning == "plain" for each in found',
+        _TABLE,
+    ),
+    Mutation(
+        "a range in braces is spelled out",
+        "policy/shell_words.py",
+        "any(piece.is_range for piece in pieces)",
+        "is_range=False",
+        "tests/policy/test_deleting.py",
+    ),
 )

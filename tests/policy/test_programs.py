@@ -63,6 +63,11 @@ sed -e 's|a|b|' -e '$!d' a.txt
 sed ':a;N;$!ba;s/\\n/ /g' a.txt
 awk '{print $1, $NF}' a.txt
 awk -F: -v n=1 'NR % 2 == n' a.txt
+awk 'NR>=10 && NR<=20' a.txt
+awk '$3 > 100 || $1 < 5 {print $1, "->", $2}' a.txt
+awk '/one|two/ {n++} END {print n}' a.txt
+awk '{if ($1 > 5) print; x = $2 > 3}' a.txt
+awk -F'|' '{printf "%s | %s\\n", $1, $2}' a.txt
 jq -r '.a[] | .b' a.json
 column -t -s, a.txt
 nl -ba a.txt
@@ -174,7 +179,12 @@ def test_options_and_operands_read_and_write_the_files_that_they_name(text: str,
      "sed s/a/b/e a", "sed 'w out' a", "awk 'BEGIN{system(\"x\")}'", "awk '{print > \"f\"}' a",
      "awk '{print | \"sh\"}' a", "awk 'BEGIN{while((getline l < ARGV[1])>0) print l}' a",
      "awk 'BEGIN{ARGV[1]=\"/etc/passwd\";ARGC=2} 1'", "awk -f script a", "awk -i inplace 1 a",
-     "awk '@load \"x\"'", "jq -f script a", "jq -L . '.'", "jq 'import \"a\" as $a; .'", "chmod +x a",
+     "awk '@load \"x\"'", "awk *", "awk [a]* a", "jq ?", "sed ? a",
+     "awk 'NR>5 {print $1 > \"f\"}' a", "awk '{print \"}\" > \"f\"}' a", "awk '{print ($1 > \"f\")}' a",
+     "awk '{print $1,\n$2 > \"f\"}' a", "awk '/\"/ {print \"x\" > \"f\"} /\"/' a", "awk '{printf $1 | \"x\"}' a",
+     "awk '{print /\"/ > \"f\" /\"/}' a", "awk 'BEGIN{\"x\" | getline}'", "awk 'BEGIN{print 1 # \"\n> \"f\"}'",
+     "awk 'BEGIN{print \"x\" |& \"y\"}'", "awk 'BEGIN{getline < \"f\"}'",
+     "jq -f script a", "jq -L . '.'", "jq 'import \"a\" as $a; .'", "chmod +x a",
      "chown me a", "kill 1", "truncate -s0 a", "rm -r a", "rm *.pyc", "cp -L a b", "dd if=a of=b", "touch *.py",
      "mkdir -p new/../b", "shred a", "crontab -r", "unzip a.zip",
      "make", "npm test", "pip install x", "python x.py", "python -c 'x'", "pytest", "./script", "unknown",
@@ -221,6 +231,30 @@ def test_a_word_that_is_known_only_when_it_runs_needs_a_person(text: str) -> Non
 def test_a_pattern_where_its_matches_mean_different_things_needs_a_person(text: str) -> None:
     assert uses(text).asks
     assert not uses("wc -l *.py").asks
+
+
+@pytest.mark.parametrize(
+    "text", ["grep -r --include=*.py x a", "rg --glob=*.py x a", "grep -r --exclude=*.md x a"]
+)
+def test_a_pattern_behind_the_name_of_an_option_that_picks_files_stays_that_option(text: str) -> None:
+    assert is_known(text), uses(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("grep -r --inc*=*.py x a", "--inc*=*.py"),
+        ("rg -g *.py x a", "*.py"),
+        ("grep -r --include *.py x a", "*.py"),
+        ("grep --file=*.py a", "--file=*.py"),
+        ("git log --format=*", "--format=*"),
+        ("sort --output=*.py a", "--output=*.py"),
+        ("ls -*", "-*"),
+    ],
+)
+def test_another_pattern_among_options_needs_quotes_and_the_question_says_so(text: str, word: str) -> None:
+    assert f"`{word}`" in uses(text).asks
+    assert "needs quotes" in uses(text).asks
 
 
 @pytest.mark.requirement("C12")

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from holdfast.policy.programs import PROGRAMS_THAT_LOOK, uses_of
-from holdfast.policy.programs_search import is_plain_sed
+from holdfast.policy.programs_search import is_plain_awk, is_plain_sed
 from holdfast.policy.simple import SimpleCommand, Word
 
 NEVER_END = {"sleep", "tail", "wait", "arch", "hostname"}
@@ -213,6 +213,35 @@ def test_a_plain_script_of_sed_leaves_no_trace(folder: Path, script: str) -> Non
 def test_hundreds_of_plain_scripts_of_sed_leave_no_trace(folder: Path, script: str) -> None:
     assume(is_plain_sed(script))
     runs_without_a_trace(["sed", "-n", script, "a.txt"], folder)
+
+
+AWK = st.lists(
+    st.sampled_from(
+        [*"{}();,!/#|><=&~$1\"\\ \n?:[]", "print ", "print", "printf ", "||", "&&", ">=", "<=", ">>", "|&", "BEGIN",
+         '"out"', '"./x"', '"a > b"', "/a|b/", '"\\""', "x", "NR", " > ", " | ", '> "out"', '| "./x"', "{print}", "}",
+         "{print $1 ", '"', ";", "if (", "/\"/", "a/", "# \"", "\\\n", "length", "$1", "else ", "while (", "in ",
+         "END", "function f(a) "]
+    ),
+    max_size=9,
+).map("".join)  # fmt: skip
+AWKS = [name for name in ("awk", "mawk", "gawk", "original-awk") if shutil.which(name)]
+
+
+@pytest.mark.parametrize("name", AWKS)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@given(program=AWK)
+def test_a_plain_program_of_awk_leaves_no_trace(folder: Path, name: str, program: str) -> None:
+    assume(is_plain_awk(program))
+    runs_without_a_trace([name, program, "a.txt"], folder)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", AWKS)
+@settings(max_examples=2_000, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@given(program=AWK)
+def test_thousands_of_plain_programs_of_awk_leave_no_trace(folder: Path, name: str, program: str) -> None:
+    assume(is_plain_awk(program))
+    runs_without_a_trace([name, program, "a.txt"], folder)
 
 
 WRITES = st.sampled_from(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from holdfast.policy.commands import parsed
 from holdfast.policy.programs import uses_of
 from holdfast.policy.simple import SimpleCommand, Word
 from tests.policy.simply import files, is_known, uses
@@ -212,3 +213,15 @@ def test_a_download_writes_where_its_options_say(text: str, expected: set[str]) 
 )  # fmt: skip
 def test_what_leads_around_the_list_of_hosts_never_runs(text: str) -> None:
     assert uses(text).denies, uses(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [("x[i]=1", "x[i]=1"), ("x[0]=1; ls", "x[0]=1"), ("x+=a", "x+=a"), ("echo ${x[i]}", "${x[i]}"),
+     ("echo $((i+1))", "$((i+1))"), ("((i++))", "(("), ("x=([i]=1)", "[i]=1")],
+)  # fmt: skip
+def test_a_question_about_what_is_counted_out_speaks_of_no_program(text: str, what: str) -> None:
+    asks = [step.uses.asks for step in parsed(text).simple if step.uses.asks]
+    assert asks[0] == f"`{what}` may run what is in its brackets or in its variables."
+    (program,) = [step.uses.asks for step in parsed("${x} a").simple]
+    assert "Which program" in program

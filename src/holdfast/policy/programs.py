@@ -34,6 +34,8 @@ KNOWN = frozenset({*ROWS, *_READERS})
 PROGRAMS_THAT_LOOK = frozenset({*READERS, *PRINTERS, *SEARCHERS, *SEARCH_READERS})
 """Programs that read and print, unless an option says otherwise."""
 _BACK = re.compile(r"(?:\A|/)(?!\.\.?/)[^/]+/+(?:\./+)*\.\.(?:/|\Z)")
+_COUNTED = re.compile(r"\(\(|\$\(\(|\[|[A-Za-z_]\w*(?:\[.*\])?\+?=|\$\{\w*[^\w}]", re.DOTALL)
+"""What the shell sets or counts out by itself: `x[i]=1`, `((`, `${x[i]}`."""
 _SYSTEM_FOLDERS = ("/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin")
 _SHOWS_VERSION = frozenset(
     {"python", "python3", "node", "ruby", "perl", "gcc", "cc", "clang", "g++", "php", "lua", "java"}
@@ -67,7 +69,9 @@ def _by_program(command: SimpleCommand) -> Uses:
     name = program_name(first)
     if not name:
         return Uses(
-            asks=f"`{shown(first.text)}` is not a program of the system." if first.is_known else _UNKNOWN
+            asks=f"`{shown(first.text)}` is not a program of the system."
+            if first.is_known
+            else _unknown(first)
         )
     if (reader := _READERS.get(name)) is not None:
         return reader(command, name)
@@ -78,7 +82,11 @@ def _by_program(command: SimpleCommand) -> Uses:
     return Uses(asks=why_it_asks(name))
 
 
-_UNKNOWN = "Which program it is, is known only when it runs."
+def _unknown(first: Word) -> str:
+    """Return what is not known about a command, which may be something that the shell counts out itself."""
+    if _COUNTED.match(first.text):
+        return f"`{shown(first.text)}` may run what is in its brackets or in its variables."
+    return "Which program it is, is known only when it runs."
 
 
 def _doubt(use: Use) -> str:

@@ -86,15 +86,17 @@ def uses_of_tee(command: SimpleCommand, name: str) -> Uses:
 
 
 def uses_of_rm(command: SimpleCommand, name: str) -> Uses:
-    """Return what `rm` deletes. Single files that are named need no approval of their own."""
+    """Return what `rm` deletes. Files that are named, one by one, need no approval of their own."""
     words = command.words[1:]
     reading = reading_of(_RM, words)
-    if not reading.has("-r", "-R", "--recursive"):
-        return uses_by_row(name, _RM, words)
-    tree = tuple([Use("tree", word) for word in reading.operands])
-    return merged(
-        [Uses(tree, asks=f"`{name}` deletes folders with everything in them."), uses_by_row(name, _RM, words)]
-    )
+    found = [uses_by_row(name, _RM, words)]
+    if reading.has("-r", "-R", "--recursive"):
+        tree = tuple([Use("tree", word) for word in reading.operands])
+        found.insert(0, Uses(tree, asks=f"`{name}` deletes folders with everything in them."))
+    if counted := next((word.text for word in reading.operands if word.is_range), ""):
+        asks = f"`{name}` deletes `{shown(counted)}` and whatever else a range in braces counts out."
+        found.append(Uses(asks=asks))
+    return merged(found)
 
 
 def uses_of_dd(command: SimpleCommand, name: str) -> Uses:

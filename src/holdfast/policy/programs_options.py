@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from holdfast.policy.protected import WILDCARDS
 from holdfast.policy.simple import Word
 from holdfast.policy.uses import NOTHING, Depth, Use, Uses, merged
 
@@ -178,7 +179,8 @@ def _row(program: Program) -> _Row:
 
 def reading_of(program: Program, words: Sequence[Word]) -> Reading:
     """Sort the words after the name of a program."""
-    options = _row(program).options
+    row = _row(program)
+    options = row.options
     given: list[Given] = []
     operands: list[Word] = []
     strange = ""
@@ -195,7 +197,7 @@ def reading_of(program: Program, words: Sequence[Word]) -> Reading:
         if text == "--":
             break
         found = _long(options, word) if text.startswith("--") else _short(options, word)
-        strange = strange or _strange(found, word)
+        strange = strange or _strange(found, word, row)
         most = 0
         for each in found:
             missing = each.option.values - len(each.values)
@@ -234,11 +236,22 @@ def _short(options: Mapping[str, Option], word: Word) -> list[Given]:
     return found
 
 
-def _strange(found: Sequence[Given], word: Word) -> str:
-    if not found or word.is_glob or "" in [each.option.name for each in found]:
+def _strange(found: Sequence[Given], word: Word, row: _Row) -> str:
+    if not found or "" in [each.option.name for each in found]:
+        return word.text
+    if word.is_glob and not _stays_option(found, word, row):
         return word.text
     is_several = len(found) > 1 and word.text.startswith("--")
     return word.text if is_several and len({each.option[1:] for each in found}) > 1 else ""
+
+
+def _stays_option(found: Sequence[Given], word: Word, row: _Row) -> bool:
+    """Return whether a word stays an option that picks files, whatever names it matches: `--include=*.py`."""
+    name, equals, _ = word.text.partition("=")
+    is_named = bool(equals) and word.is_known and WILDCARDS.isdisjoint(name)
+    return is_named and all(
+        each.option.name in row.chooses and each.option.meaning == "plain" for each in found
+    )
 
 
 # --- what the words do ----------------------------------------------------------------------------
@@ -263,7 +276,10 @@ def doubts(name: str, program: Program, words: Sequence[Word], reading: Reading)
     if program.risk:
         return Uses(files, asks=f"`{name}` {program.risk}.")
     if reading.strange:
-        return Uses(files, asks=f"The option `{shown(reading.strange)}` of `{name}` is not known.")
+        is_matched = any(word.is_glob and word.text == reading.strange for word in words)
+        why = "needs quotes, or the shell may replace it by names of files" if is_matched else "is not known"
+        what = f"`{shown(reading.strange)}`" if is_matched else f"The option `{shown(reading.strange)}`"
+        return Uses(files, asks=f"{what} of `{name}` {why}.")
     if _row(program).is_harmless:
         return Uses(files)
     if False in [word.is_known for word in words]:

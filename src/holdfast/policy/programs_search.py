@@ -6,7 +6,7 @@ A text in such a language is read as far as is easy. Whatever is not read makes 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from holdfast.policy.programs_options import Program, doubts, operand_uses, reading_of, shown, uses_by_row
 from holdfast.policy.programs_text import READERS
@@ -176,7 +176,7 @@ def uses_of_sed(command: SimpleCommand, name: str) -> Uses:
     uses = [uses_by_row(name, _SED, words)]
     if reading.has("-f", "--file"):
         uses.append(Uses(asks=f"`{name}` runs a script in a file."))
-    unread = next((word.text for word in scripts if not is_plain_sed(word.text)), "")
+    unread = next((word.text for word in scripts if word.is_glob or not is_plain_sed(word.text)), "")
     if unread:
         uses.append(
             Uses(asks=f"The script `{shown(unread)}` of `{name}` may run a program or use other files.")
@@ -228,27 +228,54 @@ def _after_parts(script: str, at: int, by: str) -> int:
 _AWK = Program(
     operands="text read*", plain="-F= -v= --field-separator= --assign=", reads="-f= --file=", is_ordered=True
 )
-_AWK_ACTS = re.compile(r"[|<>@]|system|getline|close|ARG|SYMTAB|include|load|\\\n")
+_AWK_ACTS = re.compile(r"@|system|getline|close|ARG|SYMTAB|include|load|\\\r?\n")
+_AWK_TOKEN = re.compile(r'"(?:[^"\\\n]|\\[^\n])*"|print|[;}|>/#"\\]')
 _JQ_LOADS = re.compile(r"\b(?:import|include|modulemeta|input_filename|get_search_list)\b")
 
 
 def uses_of_awk(command: SimpleCommand, name: str) -> Uses:
     """Return what `awk` does. A program that could open or run anything is not known."""
-    return _with_program(command, name, _AWK, _AWK_ACTS)
+    return _with_program(command, name, _AWK, is_plain_awk)
+
+
+def is_plain_awk(program: str) -> bool:
+    """Return whether a program of `awk` opens and runs nothing. `<` does so only with `getline`, and `>` and `|` only
+    at the end of a `print`: before the first one, and after it has ended, they compare.
+    """
+    if _AWK_ACTS.search(program):
+        return False
+    is_printing = False
+    for token in _AWK_TOKEN.finditer(program):
+        match token[0]:
+            case "print":
+                is_printing = True
+            case ";" | "}":
+                is_printing = False
+            case "|" | ">" if is_printing:
+                return False
+            case "/" | "#" | '"' | "\\":  # from here on, it is not clear what is in quotes
+                rest = program[token.start() :]
+                printed = rest if is_printing else rest.partition("print")[2]
+                return "|" not in printed and ">" not in printed
+            case _:
+                pass
+    return True
 
 
 def uses_of_jq(command: SimpleCommand, name: str) -> Uses:
     """Return what `jq` does. A filter that loads others is not known."""
-    return _with_program(command, name, READERS["jq"], _JQ_LOADS)
+    return _with_program(command, name, READERS["jq"], lambda text: not _JQ_LOADS.search(text))
 
 
-def _with_program(command: SimpleCommand, name: str, program: Program, acts: re.Pattern[str]) -> Uses:
+def _with_program(
+    command: SimpleCommand, name: str, program: Program, is_plain: Callable[[str], bool]
+) -> Uses:
     words = command.words[1:]
     reading = reading_of(program, words)
     uses = [uses_by_row(name, program, words)]
     if reading.has("-f", "--file", "--from-file"):
         uses.append(Uses(asks=f"`{name}` runs a program in a file."))
-    elif reading.operands and acts.search(reading.operands[0].text):
+    elif reading.operands and (reading.operands[0].is_glob or not is_plain(reading.operands[0].text)):
         uses.append(Uses(asks=f"The program of `{name}` may run something or use other files."))
     return merged([*uses, doubts(name, program, words, reading)])
 

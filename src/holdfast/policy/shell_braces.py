@@ -81,7 +81,7 @@ def _alternatives(closing: Piece, alternatives: list[list[Pieces]]) -> list[Piec
     if len(words) == 1 and all(piece.kind == "raw" for piece in words[0]):
         text = "".join([piece.text for piece in words[0]])
         if found := _RANGE.fullmatch(text):
-            return [[closing._replace(text=each)] for each in _range(found)]
+            return [[closing._replace(text=each, is_range=True)] for each in _range(found)]
     if any(piece.kind == "raw" and ".." in piece.text for word in words for piece in word):
         raise Unreadable("a range in braces is not understood")
     return [[closing._replace(text="{"), *word, closing] for word in words]

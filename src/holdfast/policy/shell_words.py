@@ -104,7 +104,7 @@ class WordReader:
             return (Word(raw.decode()),)
         pieces = self._pieces(node)
         if len(pieces) == 1 and pieces[0].kind == "split" and not _GLOB_OR_ESCAPE.search(pieces[0].text):
-            return [Word(text) for text in _IFS.split(pieces[0].text) if text]
+            return [Word(text, is_range=pieces[0].is_range) for text in _IFS.split(pieces[0].text) if text]
         if any(piece.kind == "raw" and "{" in piece.text for piece in pieces):
             every = expanded_braces(pieces, self._budget)
             return [
@@ -229,8 +229,8 @@ class WordReader:
         if value is None or not value.is_known:
             return Piece(text, "unknown")
         if is_quoted or (value.text and not value.is_glob and not _SPLITS.search(value.text)):
-            return Piece(value.text, "glob" if value.is_glob else "quoted")
-        return Piece(value.text, "split")
+            return Piece(value.text, "glob" if value.is_glob else "quoted", is_range=value.is_range)
+        return Piece(value.text, "split", is_range=value.is_range)
 
     def _joined(self, pieces: Sequence[Piece]) -> Word:
         text = "".join([piece.text for piece in pieces])
@@ -252,7 +252,7 @@ class WordReader:
                 is_known = False
         if "~" in text and any(piece.kind == "raw" and _LATER_TILDE.search(piece.text) for piece in pieces):
             is_known = False
-        return Word(text, is_known, is_glob)
+        return Word(text, is_known, is_glob, any(piece.is_range for piece in pieces))
 
 
 def raw_pieces(text: str) -> Iterator[Piece]:

@@ -20,6 +20,8 @@ class Word(NamedTuple):
     """Whether the text is the whole truth. A substitution or another variable is known only when it runs."""
     is_glob: bool = False
     """Whether it has an unquoted `*`, `?` or `[`: the shell replaces it by the names that match."""
+    is_range: bool = False
+    """Whether a range in braces counts out a part of it: `{1..9}`."""
 
 
 class Redirection(NamedTuple):
@@ -74,3 +76,5 @@ class Piece(NamedTuple):
     what the shell splits at blanks, and matches then. `unknown`: only known when the command runs."""
     is_open: bool = False
     """Whether it is a variable without braces or quotes: with a letter after it, it is another one."""
+    is_range: bool = False
+    """As in `Word.is_range`."""
