@@ -4,7 +4,7 @@
 """
 
 # Pathlib makes an object for each name.
-# ruff: noqa: PTH112, PTH113
+# ruff: noqa: PTH112, PTH113, PTH118
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def place_in_git(path: str, workspace: str) -> str:
 
 def _is_repository(folder: str) -> bool:
     """Return whether git takes a folder for a repository, or for the part of one that a worktree has."""
-    if not os.path.lexists(f"{folder}/HEAD"):
+    if not os.path.lexists(os.path.join(folder, "HEAD")):
         return False
-    has_own = os.path.isdir(f"{folder}/objects") and os.path.isdir(f"{folder}/refs")
-    return has_own or os.path.isfile(f"{folder}/commondir")
+    has_own = os.path.isdir(os.path.join(folder, "objects")) and os.path.isdir(os.path.join(folder, "refs"))
+    return has_own or os.path.isfile(os.path.join(folder, "commondir"))
