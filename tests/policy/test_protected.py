@@ -20,7 +20,7 @@ DENIED = [
     ".codex/config.toml", ".cursor/rules", ".holdfast/skills/x", ".local/bin/ls", ".vimrc", ".config/nvim/init.lua",
     ".tmux.conf", ".gdbinit", ".pythonrc.py", ".ssh/config", ".hg/hgrc", ".hg", "sub/.hg/sharedpath",
     ".zed/tasks.json", ".gemini/settings.json", ".windsurf/hooks.json", ".aider.conf.yml",
-    ".kiro/hooks/x", ".opencode/plugin/x.js", "opencode.json",
+    ".kiro/hooks/x", ".opencode/plugin/x.js",
 ]  # fmt: skip
 ASKED = [
     "holdfast.toml",
@@ -37,6 +37,7 @@ ASKED = [
     "sub/HEAD",
     ".git/refs/heads/main",
     "sub/.git/index",
+    "opencode.json",
 ]
 PLAIN = [
     ".gitignore", ".gitattributes", ".git/COMMIT_EDITMSG", "git/refs/heads/main", "sub/heads", "head/x.py",
@@ -132,6 +133,11 @@ def test_a_link_to_a_file_that_is_asked_about_is_refused_so_that_a_person_sees_w
     assert problem is not None
     assert (problem.verdict, problem.rule) == ("deny", ".github/workflows")
     assert "by its own path" in problem.reason
+
+
+@pytest.mark.parametrize("pattern", ["*", "*.json", "?*", "src/*", "[a-z]*"])
+def test_a_pattern_for_ordinary_names_matches_no_file_that_is_denied(pattern: str) -> None:
+    assert steering(pattern, "/ws") is None
 
 
 def test_the_strictest_rows_stand_first() -> None:

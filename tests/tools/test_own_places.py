@@ -240,7 +240,8 @@ async def test_an_ordinary_command_beside_the_home_runs(bench: Bench, command: s
         ("echo x > holdfast.toml", Asked),
         ("git add .vscode .github && cat .bashrc .gitmodules", Allowed),
         ("ls .git/hooks", Allowed),
-        ("rm -f .git/index.lock", Allowed),
+        ("rm -f .git/index.lock", Asked),  # git keeps it there: another git may be at work
+        ("echo x > .git/MERGE_MSG", Allowed),
     ],
 )
 async def test_a_command_that_writes_what_steers_other_programs_is_denied_or_asked_about(

@@ -72,7 +72,7 @@ STEERING: tuple[Named, ...] = (
     )),
     Named("deny", "it controls an editor or an agent", (
         ".mcp.json", ".vscode", ".idea", ".agent", ".agents", ".claude", ".codex", ".cursor", ".holdfast",
-        ".zed", ".gemini", ".windsurf", ".kiro", ".continue", ".roo", ".opencode", "opencode.json", "opencode.jsonc",
+        ".zed", ".gemini", ".windsurf", ".kiro", ".continue", ".roo", ".opencode",
         ".aider.conf.yml",
     )),
     Named("ask", "git keeps its own records there, and only git should write them", (".git",), (
@@ -85,7 +85,7 @@ STEERING: tuple[Named, ...] = (
     Named("ask", "a tool of the project runs what it says", (
         ".husky", ".githooks", ".pre-commit-config.yaml", "lefthook.yml", ".devcontainer", ".devcontainer.json",
         "mise.toml", ".mise.toml", ".tool-versions", ".npmrc", ".yarnrc", ".yarnrc.yml", ".cargo/config",
-        ".cargo/config.toml",
+        ".cargo/config.toml", "opencode.json", "opencode.jsonc",
     )),
     Named("ask", "it controls a build server", (
         ".github/workflows", ".github/actions", ".gitlab-ci.yml", ".gitlab-ci", ".gitlab/ci", ".circleci",
