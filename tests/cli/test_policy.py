@@ -28,6 +28,7 @@ from tests.cli.processes import Cli, calls, says
         (("--write", "holdfast.toml"), "ask", "steering:holdfast.toml"),
         (("--write", ".git/hooks/pre-commit"), "deny", "steering:.git/hooks"),
         (("--tool", "write_file", "--args", '{"path": "a", "content": "b"}'), "allow", "autonomy:supervised"),
+        (("--tool", "read_file", "--args", '{"path": "a", "limit": "5"}'), "allow", "autonomy:supervised"),
         (("--tool", "write_file", "--args", '{"pth": "a"}'), "deny", "schema"),
         (("--tool", "write_file", "--args", "{"), "deny", "schema"),
         (("--tool", "read_file", "--args", '{"path": "a", "path": "b"}'), "deny", "schema"),
@@ -42,7 +43,7 @@ def test_a_question_is_answered_with_a_verdict_its_rule_and_a_reason(
     ended = holdfast("policy", "check", *question, "--json")
     (row,) = ended.rows
     assert (ended.code, row["verdict"], row["rule"]) == (0, verdict, rule)
-    assert bool(row["reason"]) == (verdict != "allow")
+    assert row["reason"].endswith((".", "?"))
     told = holdfast("policy", "check", *question).out
     assert told.startswith(f"{verdict}  {rule}")
 

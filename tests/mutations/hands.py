@@ -263,7 +263,7 @@ HANDS = (
         "tests/tools/test_registry.py",
     ),
     Mutation(
-        "the model is not told which tool it may have meant",
+        "an unknown tool is answered without the nearest one",
         "tools/registry.py",
         'return folded[near[0]] if near else ""',
         'return ""',

@@ -16,7 +16,7 @@ from holdfast.policy.rules import strictest
 from holdfast.protocol.messages import ToolCall
 from holdfast.protocol.ports import Proposal
 from holdfast.protocol.settings import Settings
-from holdfast.protocol.tools import Decision, Refused, ToolSpec
+from holdfast.protocol.tools import CONVERTED, STRIPPED, Decision, Refused, ToolSpec
 from holdfast.tools.gates import Case, Gate, passed
 from holdfast.tools.registry import Registry
 
@@ -64,14 +64,33 @@ class Checker(msgspec.Struct, frozen=True):
     async def _judged(self, spec: ToolSpec, arguments: str) -> Decision:
         call = ToolCall(ref="check", name=spec.name, arguments=arguments, call_id="t1.c1")
         verdict = await passed(self.gates, Case(Proposal(call, "check", self.settings), spec))
-        decision = strictest(verdict.decisions)
+        # Notes about the arguments do not judge the call.
+        judged = [each for each in verdict.decisions if each.rule not in (CONVERTED, STRIPPED)]
+        decision = strictest(judged)
         if not isinstance(verdict, Refused):
-            return decision
+            return _with_reason(decision, spec)
         return msgspec.structs.replace(
             decision,
             rule=decision.rule or decision.by,
             reason=decision.reason or verdict.failure.message,
         )
+
+
+def _with_reason(decision: Decision, spec: ToolSpec) -> Decision:
+    """Return the decision with a reason. A run records none for what it allows: they would fill the journal."""
+    if decision.reason:
+        return decision
+    kind, _, detail = decision.rule.partition(":")
+    match kind:
+        case "proved":
+            why = "It is proved to do nothing but read, or write literal paths of the workspace."
+        case "egress":
+            why = "It only reads, and the host or search engine is listed."
+        case "allow":
+            why = "The configuration allows it by this rule, and nothing else objects."
+        case _:
+            why = f"Nothing objects, and the effect `{spec.effect}` needs no approval under `{detail}`."
+    return msgspec.structs.replace(decision, reason=why)
 
 
 def _json(value: object) -> str:
