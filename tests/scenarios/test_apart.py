@@ -214,9 +214,7 @@ def test_a_run_that_left_a_call_keeps_nobody_waiting(volatile: Stage) -> None:
 
     scenario = Scenario("left", [calls(call("hang")), words("Done.")], tools_of)
 
-    async def leave(clock: JumpingClock, inner: Store, workspace: Path) -> None:
-        store = FaultyStore(inner)
-        clock.pause_while(lambda: store.in_flight > 0)
+    async def leave(clock: JumpingClock, store: Store, workspace: Path) -> None:
         async with controller_of(scenario, store, clock, World(workspace)) as controller:
             session = await controller.open("a:b")
             await controller.submit(session, ANN, Send("Go.", settings_of(scenario, workspace)))
@@ -287,9 +285,7 @@ def test_a_stop_that_came_while_a_run_was_ending_stops_the_next_one(volatile: St
     lines = [calls(call("neat")), calls(call("long")), words("Done.")]
     scenario = Scenario("ending", lines, tools_of, limits=Limits(wall_s=30.0))
 
-    async def stop(clock: JumpingClock, inner: Store, workspace: Path) -> None:
-        store = FaultyStore(inner)
-        clock.pause_while(lambda: store.in_flight > 0)
+    async def stop(clock: JumpingClock, store: Store, workspace: Path) -> None:
         async with controller_of(scenario, store, clock, World(workspace)) as controller:
             session = await controller.open("a:b")
             await controller.submit(session, ANN, Send("Go.", settings_of(scenario, workspace)))
@@ -313,9 +309,7 @@ def test_a_stop_that_came_while_a_run_was_ending_stops_the_next_one(volatile: St
 def test_a_drive_that_has_not_looked_yet_ends_when_its_runtime_closes(stage: Stage) -> None:
     scenario = Scenario("closed", [words("Done.")])
 
-    async def close(clock: JumpingClock, inner: Store, workspace: Path) -> None:
-        store = FaultyStore(inner)
-        clock.pause_while(lambda: store.in_flight > 0)
+    async def close(clock: JumpingClock, store: Store, workspace: Path) -> None:
         async with controller_of(scenario, store, clock, World(workspace)) as controller:
             session = await controller.begin("a:b", ANN, Send("Go.", settings_of(scenario, workspace)))
             driving = asyncio.create_task(controller.drive(session))
@@ -360,7 +354,6 @@ def test_a_follower_sees_a_record_whose_drive_was_cancelled_while_it_was_written
 
     async def follow(clock: JumpingClock, inner: Store, workspace: Path) -> None:
         store, seen = Sure(inner), []
-        clock.pause_while(lambda: store.in_flight > 0)
         async with controller_of(scenario, store, clock, World(workspace)) as controller:
             session = await controller.open("a:b")
 

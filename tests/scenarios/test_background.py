@@ -84,7 +84,6 @@ def played(stage: Stage, scenario: Scenario, made: list[Dispatcher], faults: Fau
     async def play(clock: JumpingClock, inner: Store, workspace: Path) -> int:
         session = await begin(scenario, inner, clock, workspace)
         store, left = FaultyStore(inner, faults), None
-        clock.pause_while(lambda: store.in_flight > 0)
         try:
             async with controller_of(scenario, store, clock, World(workspace)) as controller:
                 await finish(controller, store, clock, session)

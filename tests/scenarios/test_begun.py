@@ -36,10 +36,9 @@ def told(records: tuple[e.Record, ...]) -> list[str]:
 
 
 async def once(
-    scenario: Scenario, clock: JumpingClock, store: FaultyStore, workspace: Path, begun: list[str]
+    scenario: Scenario, clock: JumpingClock, store: Store, workspace: Path, begun: list[str]
 ) -> State:
     """One runtime, and what its run of a new session comes to."""
-    clock.pause_while(lambda: store.in_flight > 0)
     async with controller_of(scenario, store, clock, World(workspace)) as controller:
         return await controller.run(KEY, ANN, Send("Go.", settings_of(scenario, workspace)), begun.append)
 
@@ -91,9 +90,7 @@ def test_a_crash_leaves_no_session_or_one_that_goes_on(stage: Stage, number: int
 def test_of_two_that_begin_a_session_of_one_key_both_speak_in_the_same_one(stage: Stage) -> None:
     async def play(clock: JumpingClock, inner: Store, workspace: Path) -> None:
         begun: list[str] = []
-        states = await asyncio.gather(
-            *(once(NOTED, clock, FaultyStore(inner), workspace, begun) for _ in range(2))
-        )
+        states = await asyncio.gather(*(once(NOTED, clock, inner, workspace, begun) for _ in range(2)))
         (row,) = await inner.sessions()
         assert {state.session for state in states} == set(begun) == {row.session}
         assert len(begun) == 2
@@ -108,8 +105,8 @@ def test_of_two_that_begin_a_session_of_one_key_both_speak_in_the_same_one(stage
 def test_words_for_a_key_that_has_a_session_go_there(stage: Stage) -> None:
     async def play(clock: JumpingClock, inner: Store, workspace: Path) -> None:
         begun: list[str] = []
-        one = await once(NOTED, clock, FaultyStore(inner), workspace, begun)
-        two = await once(NOTED, clock, FaultyStore(inner), workspace, begun)
+        one = await once(NOTED, clock, inner, workspace, begun)
+        two = await once(NOTED, clock, inner, workspace, begun)
         assert one.session == two.session
         assert begun == [one.session] * 2
         assert told(await records_of(inner, one.session)) == ["Go.", "Go."]
@@ -121,9 +118,7 @@ def test_words_for_a_key_that_has_a_session_go_there(stage: Stage) -> None:
 def test_another_process_stops_a_session_as_soon_as_it_has_begun(stage: Stage) -> None:
     async def play(clock: JumpingClock, inner: Store, workspace: Path) -> None:
         body = Send("Go.", settings_of(SLOW, workspace))
-        ours, theirs = FaultyStore(inner), FaultyStore(inner)
-        clock.pause_while(lambda: ours.in_flight + theirs.in_flight > 0)
-        one, other = (controller_of(SLOW, store, clock, World(workspace)) for store in (ours, theirs))
+        one, other = (controller_of(SLOW, inner, clock, World(workspace)) for _ in range(2))
         async with one, other:
             has_begun: asyncio.Future[str] = asyncio.get_running_loop().create_future()
             running = asyncio.create_task(one.run(KEY, ANN, body, has_begun.set_result))
@@ -165,16 +160,15 @@ def test_a_cancelled_run_leaves_its_session_to_whoever_resumes_it(stage: Stage) 
 
 @pytest.mark.requirement("L2-05")
 def test_a_session_is_durable_before_a_provider_is_ready_that_takes_long(stage: Stage) -> None:
-    async def play(clock: JumpingClock, inner: Store, workspace: Path) -> None:
+    async def play(clock: JumpingClock, store: Store, workspace: Path) -> None:
         seen: list[tuple[float, list[str]]] = []
 
         async def resolve(name: str) -> Provider:
             await asyncio.sleep(5)
-            seen.append((clock.now_ms() - began_ms, await inner.find(KEY)))
+            seen.append((clock.now_ms() - began_ms, await store.find(KEY)))
             raise UsageError("There is no such provider.")
 
-        store, begun = FaultyStore(inner), list[int]()
-        clock.pause_while(lambda: store.in_flight > 0)
+        begun = list[int]()
         ports = controller_of(NOTED, store, clock, World(workspace))._ports
         began_ms = clock.now_ms()
         async with SessionController(replace(ports, resolve=resolve)) as controller:
@@ -193,7 +187,6 @@ def test_a_session_is_durable_before_a_provider_is_ready_that_takes_long(stage: 
 def test_a_provider_that_is_ready_is_waited_for_by_no_later_session(stage: Stage) -> None:
     async def play(clock: JumpingClock, inner: Store, workspace: Path) -> None:
         store = FaultyStore(inner)
-        clock.pause_while(lambda: store.in_flight > 0)
         ports = controller_of(SAID, store, clock, World(workspace))._ports
 
         async def resolve(name: str) -> Provider:
@@ -213,13 +206,11 @@ def test_a_provider_that_is_ready_is_waited_for_by_no_later_session(stage: Stage
 @pytest.mark.requirement("L7")
 @pytest.mark.parametrize("key", ["no name", "cli:" + "AKIA" + "Z7" * 8])
 def test_a_name_that_is_none_begins_nothing(stage: Stage, key: str) -> None:
-    async def play(clock: JumpingClock, inner: Store, workspace: Path) -> None:
-        store = FaultyStore(inner)
-        clock.pause_while(lambda: store.in_flight > 0)
+    async def play(clock: JumpingClock, store: Store, workspace: Path) -> None:
         async with controller_of(NOTED, store, clock, World(workspace)) as controller:
             with pytest.raises(UsageError):
                 await controller.run(key, ANN, Send("Go.", settings_of(NOTED, workspace)))
-        assert await inner.sessions() == []
+        assert await store.sessions() == []
 
     stage.run(play)
 

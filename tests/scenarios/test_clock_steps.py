@@ -12,7 +12,6 @@ from holdfast.protocol.events import Responded, RunStopped, RunStopping, ToolCal
 from holdfast.protocol.limits import Limits
 from holdfast.protocol.ports import Store
 from holdfast.testing.clock import JumpingClock
-from holdfast.testing.faults import FaultyStore
 from holdfast.testing.invariants import check_session
 from holdfast.testing.scenarios import (
     Scenario,
@@ -34,9 +33,7 @@ HOUR_S = 3_600
 @pytest.mark.requirement("H5")
 @pytest.mark.parametrize("step_s", [-HOUR_S, HOUR_S], ids=["back", "forwards"])
 def test_a_step_of_the_clock_shows_in_no_length_of_time_and_in_no_order(stage: Stage, step_s: float) -> None:
-    async def play(clock: JumpingClock, inner: Store, workspace: Path) -> None:
-        store = FaultyStore(inner)
-        clock.pause_while(lambda: store.in_flight > 0)
+    async def play(clock: JumpingClock, store: Store, workspace: Path) -> None:
 
         @tool(effect="read")
         async def set_clock() -> str:

@@ -74,15 +74,14 @@ async def until_event(store: Store, session: str, name: str) -> None:
 def test_who_lost_the_session_writes_nothing_starts_nothing_and_follows_to_its_end(stage: Stage) -> None:
     async def play_both(clock: JumpingClock, inner: Store, workspace: Path) -> None:
         world = World(workspace)
-        frozen, other = Frozen(inner), FaultyStore(inner)
-        clock.pause_while(lambda: (frozen.in_flight if frozen.awake.is_set() else 0) + other.in_flight > 0)
+        frozen = Frozen(inner)
         first = controller_of(LONG, frozen, clock, world)
-        second = controller_of(LONG, other, clock, world)
+        second = controller_of(LONG, inner, clock, world)
         async with first, second:
             session = await first.open("a:b")
             await first.submit(session, owner("tester"), Send("Go.", settings_of(LONG, workspace)))
             driving = asyncio.create_task(first.drive(session))
-            await until_event(other, session, "ToolCallStarted")
+            await until_event(inner, session, "ToolCallStarted")
             frozen.awake.clear()
             asyncio.get_running_loop().call_later(75, frozen.awake.set)
             state = await second.drive(session)
@@ -242,9 +241,8 @@ def test_a_lease_that_lapsed_and_that_nobody_took_is_renewed_in_place(volatile: 
 def test_two_who_start_at_once_drive_one_session_once(stage: Stage) -> None:
     scenario = BY_NAME["side by side"]
 
-    async def race(clock: JumpingClock, inner: Store, workspace: Path) -> None:
-        world, store = World(workspace), FaultyStore(inner)
-        clock.pause_while(lambda: store.in_flight > 0)
+    async def race(clock: JumpingClock, store: Store, workspace: Path) -> None:
+        world = World(workspace)
         one, two = (controller_of(scenario, store, clock, world) for _ in range(2))
         async with one, two:
             sessions = await asyncio.gather(one.open("a:b"), two.open("a:b"))
@@ -256,12 +254,12 @@ def test_two_who_start_at_once_drive_one_session_once(stage: Stage) -> None:
             )
             states = await asyncio.gather(*(controller.drive(session) for controller in (one, two, one, two)))
         assert {state.seq for state in states} == {states[0].seq}
-        records = await records_of(inner, session)
+        records = await records_of(store, session)
         whole = conversation(records)
         assert sum(isinstance(r.event, e.MessageReceived) for r in records) == 1
         assert len(world.called) == 6
         assert whole[-1][0] == "end"
-        await check_session(inner, session, records)
+        await check_session(store, session, records)
 
     stage.run(race)
 
@@ -270,9 +268,8 @@ def test_two_who_start_at_once_drive_one_session_once(stage: Stage) -> None:
 def test_a_full_inbox_refuses_clearly_and_what_it_took_is_not_lost(stage: Stage) -> None:
     scenario = Scenario("many", [{**words("Heard."), "repeat": True}])
 
-    async def flood(clock: JumpingClock, inner: Store, workspace: Path) -> None:
-        world, store = World(workspace), FaultyStore(inner)
-        clock.pause_while(lambda: store.in_flight > 0)
+    async def flood(clock: JumpingClock, store: Store, workspace: Path) -> None:
+        world = World(workspace)
         settings = settings_of(scenario, workspace)
         async with controller_of(scenario, store, clock, world) as controller:
             session = await controller.open("a:b")
@@ -286,12 +283,12 @@ def test_a_full_inbox_refuses_clearly_and_what_it_took_is_not_lost(stage: Stage)
             await controller.drive(session)
             await controller.submit(session, owner("tester"), Send("word 7", settings), "c7")
             state = await controller.drive(session)
-        records = await records_of(inner, session)
+        records = await records_of(store, session)
         said = [r.event.text for r in records if isinstance(r.event, e.MessageReceived)]
         assert said == [f"word {number}" for number in range(INBOX_CAPACITY)]
         assert state.run is not None
         assert state.run.status == "done"
-        await check_session(inner, session, records)
+        await check_session(store, session, records)
 
     stage.run(flood)
 
@@ -326,22 +323,21 @@ def test_many_sessions_begun_and_stopped_at_random_leave_nothing_behind(stage: S
                     await driving
         return session
 
-    async def chaos(clock: JumpingClock, inner: Store, workspace: Path) -> None:
-        store, world = FaultyStore(inner), World(workspace)
-        clock.pause_while(lambda: store.in_flight > 0)
+    async def chaos(clock: JumpingClock, store: Store, workspace: Path) -> None:
+        world = World(workspace)
         sessions = await asyncio.gather(*(one(clock, store, world, number) for number in range(count)))
         assert asyncio.all_tasks() == {asyncio.current_task()}
         for session in sessions:
-            assert await lease_of(inner, session) is None
+            assert await lease_of(store, session) is None
         async with controller_of(scenario, store, clock, world) as controller:
             for session in sessions:
                 await controller.drive(session)
-                records = await records_of(inner, session)
+                records = await records_of(store, session)
                 assert len(ended(records)) == 1
-                row = await inner.session(session)
+                row = await store.session(session)
                 assert row is not None
                 assert row.status in ("done", "interrupted")
-        assert await inner.verify() == Verified()
+        assert await store.verify() == Verified()
 
     stage.run(chaos)
     assert threading.active_count() <= threads_before + 1

@@ -12,7 +12,6 @@ from holdfast.protocol import events as e
 from holdfast.protocol.ports import Store
 from holdfast.runtime.fork import fork
 from holdfast.testing.clock import JumpingClock
-from holdfast.testing.faults import FaultyStore
 from holdfast.testing.invariants import abandoned, check_session, conversation, ended, in_flight
 from holdfast.testing.scenarios import Scenario, controller_of, finish, play, records_of
 from tests.scenarios.scenes import BY_NAME
@@ -46,20 +45,18 @@ def test_a_branch_from_any_record_ends_well_and_leaves_its_parent_alone(
 
 
 async def branch_everywhere(
-    scenario: Scenario, clock: JumpingClock, inner: Store, workspace: Path, first: int, every: int
+    scenario: Scenario, clock: JumpingClock, store: Store, workspace: Path, first: int, every: int
 ) -> None:
-    parent = await play(scenario, clock, inner, workspace)
-    store = FaultyStore(inner)
-    clock.pause_while(lambda: store.in_flight > 0)
+    parent = await play(scenario, clock, store, workspace)
     for seq in sorted({*range(first or every, len(parent.records), every), len(parent.records)}):
         shared = parent.records[:seq]
         branch = await fork(store, clock, parent.session, seq)
         async with controller_of(scenario, store, clock, parent.world) as controller:
             await finish(controller, store, clock, branch)
-        records = await records_of(inner, branch)
+        records = await records_of(store, branch)
         assert [r.event for r in records[:seq]] == [r.event for r in shared]
         assert isinstance(records[seq].event, e.SessionForked)
-        await check_session(inner, branch, records)
+        await check_session(store, branch, records)
         open_calls = in_flight(shared)
         lost = {c for c, intent in open_calls.items() if intent.on_interrupt == "unknown"}
         run = open_run(fold(list(shared)))
@@ -71,5 +68,5 @@ async def branch_everywhere(
             assert ended(records), f"the branch at {seq} has no end"
         if seq == len(parent.records):
             assert conversation(records) == conversation(parent.records)
-    assert await records_of(inner, parent.session) == parent.records
-    await check_session(inner, parent.session, parent.records)
+    assert await records_of(store, parent.session) == parent.records
+    await check_session(store, parent.session, parent.records)

@@ -15,7 +15,6 @@ from holdfast.protocol.ports import Store
 from holdfast.protocol.rules import PolicyRule
 from holdfast.runtime.controller import SessionController
 from holdfast.testing.clock import JumpingClock
-from holdfast.testing.faults import FaultyStore
 from holdfast.testing.invariants import check_session, ended
 from holdfast.testing.scenarios import SESSION_KEY, Scenario, World, controller_of, records_of, settings_of
 from holdfast.views.replay import replay
@@ -240,15 +239,14 @@ def test_the_time_limit_ends_a_run_whose_hook_hangs(volatile: Stage) -> None:
 
 @pytest.mark.requirement("S4", "H5")
 def test_a_person_decides_about_one_call_while_the_hook_of_another_hangs(stage: Stage) -> None:
-    async def play(clock: JumpingClock, inner: Store, workspace: Path) -> list[e.Record]:
+    async def play(clock: JumpingClock, store: Store, workspace: Path) -> list[e.Record]:
         lines = [
             calls(call("write_file", path="a", content="a"), call("write_file", path="b", content="endless")),
             DONE,
         ]
         asked = {"ask": (PolicyRule("write_file(a)"),)}
         scenario = scene("two", lines, source("hang", timeout_s=500.0), settings=asked)
-        world, store = World(workspace), FaultyStore(inner)
-        clock.pause_while(lambda: store.in_flight > 0)
+        world = World(workspace)
         async with controller_of(scenario, store, clock, world) as controller:
             session = await controller.open("a:b")
             await controller.submit(session, owner("tester"), Send("Go.", settings_of(scenario, workspace)))

@@ -64,9 +64,8 @@ async def asked_by(
 ) -> int:
     """What the store is asked in a minute in which so many sessions, all of them followed, wait for a tool: by the
     process that drives them, or by one that waits for another to drive them to their end."""
-    store, theirs, world = Counting(inner), FaultyStore(inner), World(workspace)
-    clock.pause_while(lambda: store.in_flight + theirs.in_flight > 0)
-    one, other = controller_of(SLOW, store, clock, world), controller_of(SLOW, theirs, clock, world)
+    store, world = Counting(inner), World(workspace)
+    one, other = controller_of(SLOW, store, clock, world), controller_of(SLOW, inner, clock, world)
     async with one, other:
         tasks: list[asyncio.Task[object]] = []
         for _ in range(sessions):
@@ -113,9 +112,8 @@ def test_whoever_waits_for_an_acknowledgement_is_woken_by_the_commit(
     """Nobody looks by themselves before an hour is over."""
     never(monkeypatch)
 
-    async def pause(clock: JumpingClock, inner: Store, workspace: Path) -> None:
-        store, world = FaultyStore(inner), World(workspace)
-        clock.pause_while(lambda: store.in_flight > 0)
+    async def pause(clock: JumpingClock, store: Store, workspace: Path) -> None:
+        world = World(workspace)
         async with controller_of(SLOW, store, clock, world) as controller:
             session = await controller.begin("", ANN, Send("Go.", settings_of(SLOW, workspace)))
             driving = asyncio.create_task(controller.drive(session))
@@ -138,9 +136,8 @@ def test_whoever_follows_is_told_of_each_commit_at_once(
     never(monkeypatch)
     scenario = Scenario("quick", [words("Done.")])
 
-    async def tell(clock: JumpingClock, inner: Store, workspace: Path) -> None:
-        store, world = FaultyStore(inner), World(workspace)
-        clock.pause_while(lambda: store.in_flight > 0)
+    async def tell(clock: JumpingClock, store: Store, workspace: Path) -> None:
+        world = World(workspace)
         told: list[int] = []
 
         async def listen(controller: SessionController, session: str) -> None:
@@ -165,9 +162,8 @@ def test_whoever_follows_is_told_of_each_commit_at_once(
 
 @pytest.mark.requirement("C8", "H5")
 def test_a_command_that_another_process_handles_without_a_record_is_seen_as_handled(stage: Stage) -> None:
-    async def pause(clock: JumpingClock, inner: Store, workspace: Path) -> None:
-        store, world = FaultyStore(inner), World(workspace)
-        clock.pause_while(lambda: store.in_flight > 0)
+    async def pause(clock: JumpingClock, store: Store, workspace: Path) -> None:
+        world = World(workspace)
         one, other = (controller_of(SLOW, store, clock, world) for _ in range(2))
         async with one, other:
             session = await one.begin("", ANN, Send("Go.", settings_of(SLOW, workspace)))
@@ -180,7 +176,7 @@ def test_a_command_that_another_process_handles_without_a_record_is_seen_as_hand
             assert clock.uptime_ms() - begun_ms < 1_000
             driving.cancel()
             await asyncio.wait((driving,))
-        paused = [r for r in await records_of(inner, session) if isinstance(r.event, RunPaused)]
+        paused = [r for r in await records_of(store, session) if isinstance(r.event, RunPaused)]
         assert len(paused) == 1
 
     stage.run(pause)

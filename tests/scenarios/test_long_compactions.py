@@ -123,10 +123,9 @@ def scenario_of(turns: int, make: Callable[[World], Iterable[Tool]]) -> Scenario
     )
 
 
-async def drive(scenario: Scenario, clock: JumpingClock, inner: Store, workspace: Path) -> str:
+async def drive(scenario: Scenario, clock: JumpingClock, store: Store, workspace: Path) -> str:
     """See the session through, and read nothing of it."""
-    store, settings = FaultyStore(inner), settings_of(scenario, workspace)
-    clock.pause_while(lambda: store.in_flight > 0)
+    settings = settings_of(scenario, workspace)
     async with controller_of(scenario, store, clock, World(workspace)) as controller:
         session = await controller.open("test:long")
         await controller.submit(session, owner("tester"), Send("Read the pages.", settings))

@@ -12,7 +12,6 @@ from holdfast.protocol.commands import owner
 from holdfast.protocol.events import MessageReceived
 from holdfast.protocol.ports import Store
 from holdfast.testing.clock import JumpingClock
-from holdfast.testing.faults import FaultyStore
 from holdfast.testing.invariants import check_session
 from holdfast.testing.scenarios import World, controller_of, records_of, say, settings_of
 from tests.scenarios.scenes import BY_NAME
@@ -23,9 +22,7 @@ SCENARIO = BY_NAME["text only"]
 
 @pytest.mark.requirement("H5")
 def test_two_channels_may_send_commands_of_one_id_and_none_is_lost(stage: Stage) -> None:
-    async def two(clock: JumpingClock, inner: Store, workspace: Path) -> None:
-        store = FaultyStore(inner)
-        clock.pause_while(lambda: store.in_flight > 0)
+    async def two(clock: JumpingClock, store: Store, workspace: Path) -> None:
         world = World(workspace)
         body = say("Do it.", settings_of(SCENARIO, workspace)).body
         async with controller_of(SCENARIO, store, clock, world) as controller:
@@ -45,9 +42,7 @@ def test_two_channels_may_send_commands_of_one_id_and_none_is_lost(stage: Stage)
 
 @pytest.mark.requirement("C8")
 def test_a_name_that_is_none_is_refused_while_other_sessions_go_on(stage: Stage) -> None:
-    async def refused(clock: JumpingClock, inner: Store, workspace: Path) -> None:
-        store = FaultyStore(inner)
-        clock.pause_while(lambda: store.in_flight > 0)
+    async def refused(clock: JumpingClock, store: Store, workspace: Path) -> None:
         world = World(workspace)
         body = say("Do it.", settings_of(SCENARIO, workspace)).body
         async with controller_of(SCENARIO, store, clock, world) as controller:

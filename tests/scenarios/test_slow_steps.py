@@ -20,7 +20,6 @@ from holdfast.runtime.controller import SessionController
 from holdfast.runtime.ports import Ports
 from holdfast.runtime.prepare import PREPARE_LIMIT_S
 from holdfast.testing.clock import JumpingClock
-from holdfast.testing.faults import FaultyStore
 from holdfast.testing.invariants import check_session, ended
 from holdfast.testing.scenarios import Scenario, World, controller_of, records_of, settings_of
 from tests.scenarios.scenes import call, calls, words
@@ -62,9 +61,8 @@ def played(
 ) -> Callable[[JumpingClock, Store, Path], Awaitable[tuple[World, list[e.Record], int]]]:
     """Play the scenario; while it is driven, `ask` asks something. Also how long it all took."""
 
-    async def play(clock: JumpingClock, inner: Store, workspace: Path) -> tuple[World, list[e.Record], int]:
-        world, store = World(workspace), FaultyStore(inner)
-        clock.pause_while(lambda: store.in_flight > 0)
+    async def play(clock: JumpingClock, store: Store, workspace: Path) -> tuple[World, list[e.Record], int]:
+        world = World(workspace)
         async with controller_of(scenario, store, clock, world) as controller:
             session = await controller.open("a:b")
             await controller.submit(session, owner("tester"), Send("Go.", settings_of(scenario, workspace)))
@@ -162,9 +160,7 @@ def test_a_pause_in_the_middle_of_a_plan_starts_nothing(stage: Stage) -> None:
 def test_a_model_that_cannot_be_called_ends_the_run_with_a_record_and_leaves_no_command(
     stage: Stage, error: Exception
 ) -> None:
-    async def play(clock: JumpingClock, inner: Store, workspace: Path) -> list[e.Record]:
-        store = FaultyStore(inner)
-        clock.pause_while(lambda: store.in_flight > 0)
+    async def play(clock: JumpingClock, store: Store, workspace: Path) -> list[e.Record]:
         scenario = Scenario("gone", [words("Never said.")])
 
         async def resolve(name: str) -> Provider:
@@ -196,9 +192,8 @@ def test_a_model_that_cannot_be_called_ends_the_run_with_a_record_and_leaves_no_
 def test_a_step_that_ignores_its_cancellation_holds_nobody_up(volatile: Stage, is_stopped: bool) -> None:
     scenario = Scenario("deaf", [words("Done.")])
 
-    async def wait(clock: JumpingClock, inner: Store, workspace: Path) -> None:
-        store, world = FaultyStore(inner), World(workspace)
-        clock.pause_while(lambda: store.in_flight > 0)
+    async def wait(clock: JumpingClock, store: Store, workspace: Path) -> None:
+        world = World(workspace)
         ports = controller_of(scenario, store, clock, world)._ports
 
         async def resolve(name: str) -> Provider:

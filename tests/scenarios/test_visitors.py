@@ -79,27 +79,24 @@ def check_visit(records: tuple[e.Record, ...], world: World, kind: str, command:
 
 
 async def visit_when_nobody_drives(
-    scenario: Scenario, clock: JumpingClock, inner: Store, workspace: Path, faults: Faults, kind: str
+    scenario: Scenario, clock: JumpingClock, store: Store, workspace: Path, faults: Faults, kind: str
 ) -> bool:
     """Crash as told, visit, look, and go on to the end; whether the crash came at all."""
     world = World(workspace)
-    session = await begin(scenario, inner, clock, world)
-    dying = FaultyStore(inner, faults)
-    clock.pause_while(lambda: dying.in_flight > 0)
+    session = await begin(scenario, store, clock, world)
+    dying = FaultyStore(store, faults)
     try:
         async with controller_of(scenario, dying, clock, world) as controller:
             await controller.drive(session)
     except Crash:
         clock.advance(LEASE_MS / 1000 + 1)
-    before = await records_of(inner, session)
-    store = FaultyStore(inner)
-    clock.pause_while(lambda: store.in_flight > 0)
+    before = await records_of(store, session)
     async with controller_of(scenario, store, clock, world) as visitor:
         command = await visitor.decide_now(session, owner("visitor"), body_of(kind, session))
-        after = await records_of(inner, session)
+        after = await records_of(store, session)
         fresh = after[len(before) :]
-        assert not await inner.inbox(session)
-        assert await lease_of(inner, session) is None
+        assert not await store.inbox(session)
+        assert await lease_of(store, session) is None
         assert not [
             r for r in fresh if isinstance(r.event, e.Attached | e.ModelCallStarted | e.ToolCallStarted)
         ]
@@ -107,10 +104,10 @@ async def visit_when_nobody_drives(
         assert all(r.epoch > max(attached, default=0) for r in fresh)
     async with controller_of(scenario, store, clock, world) as controller:
         await finish(controller, store, clock, session)
-    records = await records_of(inner, session)
+    records = await records_of(store, session)
     check_visit(records, world, kind, command)
     assert ended(records)
-    await check_session(inner, session, records)
+    await check_session(store, session, records)
     return dying.is_crashed
 
 
@@ -166,10 +163,9 @@ async def visit_while_driven(
     world = World(workspace)
     session = await begin(scenario, inner, clock, world)
     store = Interrupted(inner, number, is_before=is_before)
-    clock.pause_while(lambda: store.in_flight > 0)
     async with (
         controller_of(scenario, store, clock, world) as first,
-        controller_of(scenario, FaultyStore(inner), clock, world) as second,
+        controller_of(scenario, inner, clock, world) as second,
     ):
 
         async def visit() -> str:
@@ -224,11 +220,9 @@ def test_visits_are_the_same_on_every_store(stage: Stage, kind: str) -> None:
 def test_many_visitors_at_once_are_all_heard_and_the_first_answer_counts(stage: Stage) -> None:
     scenario = BY_NAME["approved"]
 
-    async def play(clock: JumpingClock, inner: Store, workspace: Path) -> None:
+    async def play(clock: JumpingClock, store: Store, workspace: Path) -> None:
         world = World(workspace)
-        session = await begin(scenario, inner, clock, world)
-        store = FaultyStore(inner)
-        clock.pause_while(lambda: store.in_flight > 0)
+        session = await begin(scenario, store, clock, world)
         async with (
             controller_of(scenario, store, clock, world) as one,
             controller_of(scenario, store, clock, world) as two,
@@ -242,12 +236,12 @@ def test_many_visitors_at_once_are_all_heard_and_the_first_answer_counts(stage: 
                 )
             )
             await finish(one, store, clock, session)
-        records = await records_of(inner, session)
+        records = await records_of(store, session)
         resolved = [r.event for r in records if isinstance(r.event, e.ApprovalResolved)]
         assert len(resolved) == 1
-        approval = await inner.approval(resolved[0].approval_id)
+        approval = await store.approval(resolved[0].approval_id)
         assert approval is not None
         assert (approval.decision, approval.decided_by) == (resolved[0].decision, resolved[0].by)
-        await check_session(inner, session, records)
+        await check_session(store, session, records)
 
     stage.run(play)
