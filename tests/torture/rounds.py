@@ -286,7 +286,11 @@ def speak_round(world: World) -> None:
     chance = world.chance
     others = [other for other in (meddler(world), speaker(world, 1)) if other is not None]
     others += [speaker(world, 2)] if chance.random() < 0.5 else []
-    most = chance.randint(0, 4)
+    work_among(world, others, chance.randint(0, 4))
+
+
+def work_among(world: World, others: Sequence[Meddler], most: int) -> None:
+    """Work while others come in, and kill the driver at most so many times."""
 
     def blows() -> Iterator[Blow]:
         while world.blows < most:
@@ -321,19 +325,7 @@ def view_round(world: World) -> None:
         words = ("compact", SESSION, *(("--undo",) if chance.random() < 0.4 else ()))
         blow = Blow(delay_s=chance.uniform(0, 1.5)) if chance.random() < 0.3 else None
         others.append(Meddler(world, words, chance.randint(3, 4 * world.scene.reach), "", blow))
-    most = chance.randint(0, 3)
-
-    def blows() -> Iterator[Blow]:
-        while world.blows < most:
-            yield a_kill(world)
-
-    def on_record(record: Record) -> None:
-        for other in others:
-            other.on_record(record)
-
-    work(world, blows(), on_record)
-    for other in others:
-        other.join()
+    work_among(world, others, chance.randint(0, 3))
     for _ in range(2):
         if chance.random() < 0.5:
             follow(world, "compact", SESSION, *(("--undo",) if chance.random() < 0.5 else ()))
@@ -410,20 +402,8 @@ def hands_fight_round(world: World) -> None:
         )
         for _ in range(chance.randint(1, 4))
     ]
-    most = chance.randint(0, 3)
-
-    def blows() -> Iterator[Blow]:
-        while world.blows < most:
-            yield a_kill(world)
-
-    def on_record(record: Record) -> None:
-        for other in others:
-            other.on_record(record)
-
     world.is_contested = True
-    work(world, blows(), on_record)
-    for other in others:
-        other.join()
+    work_among(world, others, chance.randint(0, 3))
 
 
 def decide_at_once(world: World, approval: str) -> None:
