@@ -16,7 +16,6 @@ from holdfast.cli.commands import COMMANDS
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "holdfast"
 FILES = sorted(SOURCE.rglob("*.py"))
-TREES = {path.relative_to(SOURCE).as_posix(): ast.parse(path.read_text("utf-8")) for path in FILES}
 
 MAY_ASK_THE_TIME = ("clock.py", "testing/clock.py", "providers/errors.py")
 """All other files get the time as an argument. A date in a Retry-After header is compared with this machine's
@@ -56,9 +55,15 @@ COUNTS_TESTS = "core/evidence.py"
 
 
 @functools.cache
+def trees() -> dict[str, ast.Module]:
+    """Every file with its syntax tree. Only the worker that looks at them reads them."""
+    return {path.relative_to(SOURCE).as_posix(): ast.parse(path.read_text("utf-8")) for path in FILES}
+
+
+@functools.cache
 def nodes() -> list[tuple[str, ast.AST]]:
     """All nodes of all trees, each with its file."""
-    return [(file, node) for file, tree in TREES.items() for node in ast.walk(tree)]
+    return [(file, node) for file, tree in trees().items() for node in ast.walk(tree)]
 
 
 @functools.cache
@@ -101,7 +106,7 @@ def test_a_command_in_a_sentence_stands_in_backticks_so_that_it_is_made_copyable
     )
     wrong = [
         f"{file}:{line}"
-        for file, tree in TREES.items()
+        for file, tree in trees().items()
         for line, text in texts(tree)
         if (match := commands.search(text)) and match.start() and "\b" not in text
     ]
@@ -117,7 +122,7 @@ def test_a_command_in_a_sentence_stands_in_backticks_so_that_it_is_made_copyable
 
 
 def test_every_module_says_what_it_is_for() -> None:
-    assert [file for file, tree in TREES.items() if is_docstring_free(tree)] == []
+    assert [file for file, tree in trees().items() if is_docstring_free(tree)] == []
 
 
 @pytest.mark.requirement("L11")
@@ -137,7 +142,7 @@ def test_there_is_no_global_mutable_state() -> None:
     mutable = (ast.List, ast.Set, ast.Dict)
     wrong = [
         f"{file}:{node.lineno}"
-        for file, tree in TREES.items()
+        for file, tree in trees().items()
         for node in tree.body
         if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, mutable)
         if not re.match(r"__all__|_?[A-Z][A-Za-z0-9_]* ?[:=]", ast.unparse(node))
@@ -147,7 +152,7 @@ def test_there_is_no_global_mutable_state() -> None:
 
 @pytest.mark.requirement("L11")
 def test_nothing_changes_what_a_module_holds() -> None:
-    held = {file: set(held_by(tree)) for file, tree in TREES.items()}
+    held = {file: set(held_by(tree)) for file, tree in trees().items()}
     assert found(lambda file, node: changed_by(node) in held[file]) == []
 
 
