@@ -74,9 +74,10 @@ def run(words: Sequence[str], *, timeout: float, **options: Any) -> subprocess.C
 
 def _changes_loading(environ: Mapping[str, str]) -> bool:
     """Whether what Python or the customization does while modules are loaded is seen in the environment."""
-    own = {name: value for name, value in environ.items() if name.startswith(("PYTHON", "LC_"))}
+    folder = environ.get("PYTHONPATH", str(CUSTOMIZED))
     return (
-        own not in ({}, {"PYTHONPATH": str(CUSTOMIZED)})
+        any(name.startswith(("PYTHON", "LC_")) and name != "PYTHONPATH" for name in environ)
+        or (folder != str(CUSTOMIZED) and Path(folder, "sitecustomize.py").exists())
         or "SEEN" in environ
         or environ.get("MOMENT", "").startswith(".")
         or any(environ.get(name) != os.environ.get(name) for name in ("LANG", "TZ") if name in environ)
@@ -211,8 +212,11 @@ def become(request: dict[str, Any], fds: Sequence[int]) -> None:
     os.environ.clear()
     os.environ.update(request["environ"])
     sys.argv = ["holdfast", *request["words"]]
-    if "PYTHONPATH" in os.environ:
+    folder = os.environ.get("PYTHONPATH", "")
+    if folder == str(CUSTOMIZED):
         runpy.run_path(str(CUSTOMIZED / "sitecustomize.py"))
+    elif folder:
+        sys.path.insert(1, folder)
     try:
         runpy.run_module("holdfast", run_name="__main__", alter_sys=False)
     except SystemExit as end:

@@ -10,27 +10,26 @@ from pathlib import Path
 
 import pytest
 
-from tests.edge.machine import Finished, Machine
+from tests.edge import nursery
+from tests.edge.machine import PATIENCE_S, Finished, Machine
 
 MEMORY_BYTES = 4 << 30
 """The address space of a command: far more than it needs, and soon used up if it reads an endless file."""
 Place = Callable[[Machine, str], list[str]]
 
 
-def limited() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-
-
 def ended(machine: Machine, *arguments: str, stdin: str = os.devnull, **environ: str) -> Finished:
     """A command with little memory."""
-    command, options = machine.launch(arguments, environ)
-    with Path(stdin).open("rb") as given:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=120, check=False, stdin=given,
-            preexec_fn=limited, **options,
-        )  # fmt: skip
-    assert "Traceback" not in done.stderr
-    return Finished(done.returncode, done.stdout, done.stderr)
+    _, options = machine.launch(arguments, environ)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with (
+        Path(stdin).open("rb") as given,
+        nursery.start(arguments, text=True, stdin=given, **pipes, **options) as process,
+    ):
+        resource.prlimit(process.pid, resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))  # it has only begun
+        out, err = process.communicate(timeout=PATIENCE_S)
+    assert "Traceback" not in err
+    return Finished(process.returncode, out, err)
 
 
 def linked(link: Path, file: str) -> None:

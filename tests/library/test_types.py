@@ -26,10 +26,11 @@ def checked(*command: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.requirement("S1", "L9")
-def test_mypy_sees_the_type_of_the_output(tmp_path: Path) -> None:
+def test_mypy_sees_the_type_of_the_output(repository: Path, tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.py"
     wrong.write_text('from holdfast import Agent\n\nAgent(modle="m")\n')
-    mypy = (sys.executable, "-m", "mypy", "--strict", "--config-file=", f"--cache-dir={tmp_path}")
+    cache = repository / ".mypy_cache" / "typed"  # kept from one run to the next
+    mypy = (sys.executable, "-m", "mypy", "--strict", "--config-file=", f"--cache-dir={cache}")
     seen = checked(*mypy, str(PROGRAM), str(wrong))
     found = re.findall(r'typed\.py:\d+: note: Revealed type is "(.*)"', seen.stdout)
     plain = [re.sub(r"TypedDict\(typed\.(\w+), \{.*?\}\)|\w+\.", r"\1", each) for each in found]
@@ -38,6 +39,7 @@ def test_mypy_sees_the_type_of_the_output(tmp_path: Path) -> None:
     assert seen.stdout.count(" error: ") == 1, seen.stdout
 
 
+@pytest.mark.long  # the everyday suite asks mypy
 @pytest.mark.requirement("S1", "L9")
 @pytest.mark.skipif(
     not (shutil.which("pyright") and shutil.which("node")), reason="needs pyright and Node.js"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from types import CodeType
 from typing import Any
 
 from holdfast.protocol.commands import Continue, Pause, Resolve, Send, Stop
@@ -17,10 +18,25 @@ from holdfast.protocol.settings import Repairs, Settings, changed
 from holdfast.providers.anthropic import AnthropicWire
 from holdfast.providers.script import script_from_lines
 from holdfast.testing.scenarios import Scenario, Step, World, say
+from holdfast.tools import function
 from holdfast.tools.context import Context
-from holdfast.tools.function import tool
+from holdfast.tools.function import FunctionTool
 
 PRICED = ModelFacts("script", "model", input_microusd_per_mtok=3_000_000, output_microusd_per_mtok=15_000_000)
+
+_MADE: dict[CodeType, FunctionTool[..., Any]] = {}
+
+
+def tool(**options: Any) -> Callable[[Callable[..., Any]], FunctionTool[..., Any]]:
+    """`@tool` for a function that is made for each world. It is described once: that takes a millisecond, and there
+    are thousands of worlds."""
+
+    def decorate(made: Callable[..., Any]) -> FunctionTool[..., Any]:
+        first = _MADE.get(made.__code__) or function.tool(**options)(made)
+        _MADE[made.__code__] = first
+        return FunctionTool(made, first.spec, first._signature, None, None)
+
+    return decorate
 
 
 def tools_of(world: World) -> Iterable[Tool]:

@@ -25,9 +25,14 @@ KINDS = ("approve", "deny", "pause", "stop")
 PLAYED = [BY_NAME[name] for name in ("approved", "side by side", "retries", "words join", "reflections")]
 MAX_COMMITS = 40
 
+SWEEPS = pytest.mark.parametrize("sweep", [5, pytest.param(1, marks=pytest.mark.long)])
+"""Every moment before and after a commit in the long suite, every fifth one in the everyday one."""
 
-SWEEPS = pytest.mark.parametrize("sweep", [2, pytest.param(1, marks=pytest.mark.long)])
-"""Every moment before and after a commit in the long suite, every second one in the everyday one."""
+
+def moments(scenario: Scenario, kind: str, sweep: int) -> list[tuple[int, bool]]:
+    """Commits by their number, and whether it is before them; for each scenario and kind of visit, others."""
+    every = [(number, is_before) for number in range(1, MAX_COMMITS) for is_before in (True, False)]
+    return every[(len(scenario.name) + KINDS.index(kind)) % sweep :: sweep]
 
 
 def body_of(kind: str, session: str) -> CommandBody:
@@ -118,13 +123,9 @@ async def visit_when_nobody_drives(
 def test_a_visit_while_nobody_drives_states_its_facts_and_starts_nothing(
     volatile: Stage, scenario: Scenario, kind: str, sweep: int
 ) -> None:
-    for number in range(1, MAX_COMMITS):
-        crashes = (Faults(crash_before_commit=number), Faults(crash_after_commit=number))
-        came = [
-            volatile.run(lambda c, s, w, f=faults: visit_when_nobody_drives(scenario, c, s, w, f, kind))
-            for faults in crashes[number % sweep :: sweep]
-        ]
-        if not any(came):
+    for number, is_before in moments(scenario, kind, sweep):
+        faults = Faults(crash_before_commit=number) if is_before else Faults(crash_after_commit=number)
+        if not volatile.run(lambda c, s, w, f=faults: visit_when_nobody_drives(scenario, c, s, w, f, kind)):
             return
     raise AssertionError("no end")
 
@@ -194,14 +195,10 @@ async def visit_while_driven(
 def test_a_visit_while_another_drives_is_handled_by_the_one_who_drives(
     volatile: Stage, scenario: Scenario, kind: str, sweep: int
 ) -> None:
-    for number in range(1, MAX_COMMITS):
-        came = [
-            volatile.run(
-                lambda c, s, w, n=number, b=before: visit_while_driven(scenario, c, s, w, n, b, kind)
-            )
-            for before in (True, False)[number % sweep :: sweep]
-        ]
-        if not any(came):
+    for number, is_before in moments(scenario, kind, sweep):
+        if not volatile.run(
+            lambda c, s, w, n=number, b=is_before: visit_while_driven(scenario, c, s, w, n, b, kind)
+        ):
             return
     raise AssertionError("no end")
 
