@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from holdfast.core.causes import Outcome
+from holdfast.core.draft import Draft
+from holdfast.core.notifying import add_due
 from holdfast.core.wanted import Notify, wanted
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Stop
@@ -68,6 +70,25 @@ def test_each_end_that_is_asked_for_notifies_in_the_commit_of_the_end() -> None:
     stopped = calling(**ALL)
     stopped.command(Stop())
     assert stopped.state.notices == 0
+
+
+@pytest.mark.requirement("H5")
+@pytest.mark.parametrize(
+    ("status", "about", "does"),
+    [
+        ("limit", "limit", "resume"),
+        ("stuck", "failed", "resume"),
+        ("failed", "failed", "resume"),
+        ("done", "done", "show"),
+    ],
+)
+def test_each_status_of_an_end_is_notified_of_as_one_of_the_kinds(status: Any, about: str, does: str) -> None:
+    story = calling(**ALL)
+    draft = Draft(story.state, story.now_ms, story.now_ms, story.state.epoch, e.Trigger("command", "x"))
+    draft.add(e.RunStopped(story.run.number, status, "why"))
+    add_due(draft)
+    told = due([record.event for record in draft.records])
+    assert (told.about, told.status, told.next) == (about, status, (f"holdfast {does} {SESSION}",))
 
 
 @pytest.mark.requirement("H5")

@@ -51,6 +51,17 @@ async def test_an_event_is_notified_of_once(notifier: ConfiguredNotifier, tmp_pa
     assert ran(tmp_path) == 1
 
 
+async def test_a_program_that_hangs_is_ended_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notify, "LIMIT_S", 0.2)
+    command = ("sh", "-c", f"sleep 600; echo >> {tmp_path}/ran")
+    async with aclosing(ConfiguredNotifier(command, None, "", Redactor(), os.environ)) as made:
+        told = await made.notify("s", str(tmp_path), DUE, never_over)
+    assert told == Notified("failed", "it took longer than 0.2 s, and was killed")
+    assert ran(tmp_path) == 0
+
+
 @pytest.mark.requirement("L7")
 @pytest.mark.parametrize("checks", [0, 1])
 async def test_what_a_driver_without_its_lease_did_not_start_the_next_one_starts(

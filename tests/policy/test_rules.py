@@ -63,6 +63,22 @@ def test_a_path_outside_the_workspace_is_denied_under_every_autonomy(autonomy: A
     assert (decision.verdict, decision.rule, decision.reason) == ("deny", "workspace", outside.problem)
 
 
+@pytest.mark.requirement("L2", "C12")
+@pytest.mark.parametrize("autonomy", get_args(Autonomy))
+@pytest.mark.parametrize(
+    "path",
+    [
+        PathFact("/proc/self/root/x", "/x"),
+        PathFact("link", "/proc/1/environ"),
+        PathFact("/dev/sda", "/dev/sda"),
+    ],
+)
+def test_files_of_the_kernel_are_denied_also_where_the_workspace_is_the_root(
+    autonomy: Autonomy, path: PathFact
+) -> None:
+    assert verdict(autonomy=autonomy, effect="read", workspace="/", paths=(path,)) == ("deny", "hard-floor")
+
+
 def test_a_denying_glob_wins_over_an_allowing_one() -> None:
     assert is_offered("read_file", (), ())
     assert is_offered("read_file", ("read_*",), ())

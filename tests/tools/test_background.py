@@ -108,6 +108,7 @@ async def test_when_the_runtime_closes_they_end(bench: Bench) -> None:
 
 
 async def test_a_session_has_at_most_eight_that_run(bench: Bench) -> None:
+    assert MAX_RUNNING == 8
     ids = [f"t1.c{number}" for number in range(1, MAX_RUNNING + 2)]
     for each in ids[:-1]:
         assert (await start(bench, "sleep 1000", each)).status == "ok"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -105,6 +106,16 @@ async def test_arguments_that_hold_a_known_secret_are_refused(bench: Bench, comm
     assert failure.code == "policy_denied"
     assert "the secret HUNTER" in failure.message, "it says what to refer to"
     assert "hunter2" not in failure.message
+
+
+@pytest.mark.requirement("A4")
+@pytest.mark.parametrize("secret", ['pass"word-in-quotes', "first line\nsecond line"])
+async def test_an_escape_in_the_arguments_hides_no_known_secret(tmp_path: Path, secret: str) -> None:
+    tools = make_tools(secret_in=lambda text: "HUNTER" if secret in text else "", own=Own())
+    failure = refusal(await Bench(tmp_path, tools).admit("shell", command=f"echo {secret}"))
+    assert failure.code == "policy_denied"
+    assert "the secret HUNTER" in failure.message
+    await tools.aclose()
 
 
 async def test_a_question_travels_to_a_person_under_every_autonomy(bench: Bench) -> None:

@@ -29,6 +29,7 @@ class Site:
         """Return the result for a page: its status, the line of Holdfast and what lies between the marks."""
         self.server.answers["/"] = response(body, kind, status)
         result = await self.bench.call("web_fetch", url=self.server.url("/"))
+        assert (result.trust, result.is_private) == ("untrusted", False)
         return f"{result.status}\n{result.text}"
 
     async def text(self, body: str | bytes, kind: str = "text/html") -> str:

@@ -161,6 +161,18 @@ async def test_an_engine_that_fails_is_followed_by_the_next_one(
     assert result.text.startswith(f"[2 results by tavily; exa {why}")
 
 
+@pytest.mark.requirement("A10", "C13")
+async def test_an_engine_leads_nowhere_else_not_even_to_a_listed_host(engines: Engines) -> None:
+    other = engines.servers["tavily"]
+    engines.bench.settings = changed(engines.bench.settings, allowed_hosts=(f"127.0.0.1:{other.port}",))
+    engines.servers["exa"].answers["/search"] = response(
+        "", status="302 Found", headers=(f"Location: {other.url('/search')}",)
+    )
+    engines.listed("exa")
+    assert (await engines.search()).status == "error"
+    assert engines.asked("tavily") == 0
+
+
 @pytest.mark.requirement("A10")
 async def test_an_engine_that_hangs_leaves_time_for_the_next_one(
     engines: Engines, skip_ahead: Callable[[float], None]
