@@ -79,7 +79,7 @@ def test_a_command_that_is_proved_to_read_or_to_write_in_the_workspace_runs_with
      "cat *", "cd $x && cat a.txt", "for f in 1 2; do cat a.txt; cd ..; done",
      "x='$(./x)'; echo \"${x@P}\"",
      "a='b[$(./x)]'; echo $((a))", "echo ok\r\n./x", "echo 'unclosed", "ls " + " " * 4_000 + "; ./x",
-     "timeout 5 sh -c ./x", "env -S './x --a'", "bash <<E\nls\nE", "xargs ./x < a.txt", "find . -exec ./x {} +"],
+     "timeout 5 sh -c ./x", "env -S './x --a'", "bash <<E\nls\nE", "xargs ./x < a.txt", "find src -exec ./x {} +"],
 )  # fmt: skip
 def test_everything_else_is_asked_about(ws: Path, text: str) -> None:
     assert verdict(ws, text).verdict == "ask"

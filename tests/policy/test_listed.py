@@ -108,7 +108,7 @@ def test_an_allowed_command_of_literal_words_runs_without_asking(tmp_path: Path,
 @pytest.mark.requirement("C12")
 @pytest.mark.parametrize(
     "text",
-    ["gzip $A", "gzip $(id)", "gzip `id`", "gzip *", "gzip ~", "gzip {a,b}", "gzip a > b", "gzip < a", "gzip a &",
+    ["gzip $A", "gzip $(id)", "gzip `id`", "gzip *", "gzip ~+", "gzip {a,b}", "gzip a > b", "gzip < a", "gzip a &",
      "X=1 gzip a", "gzip a; ls", "gzip a && ls", "gzip a\nls", "gzip \"$A\"", "gzip a |& gzip",
      "(gzip a)", "gzip a #",
      "/usr/bin/gzip a", "./gzip a", "decoy a", "gzip\ta", "gzip\ra", "gzip a\u00a0b",

@@ -92,6 +92,7 @@ CASES = (
 STRICTER = {
     "ls\u200b": "characters that do not show are never needed, so they are denied instead of shown",
     "cat $(printf '/home/agent/.%s/id_rsa' ssh)": "a word of it names a key",
+    "find . -exec ./x {} \\;": "it gives an unknown program every file, and one of them is a secret",
 }
 """Where these gates are stricter than the reference on purpose."""
 

@@ -42,7 +42,7 @@ async def looks(reference: Reference, text: str) -> list[str]:
         'awk \'BEGIN { SYMTAB["AR" "GV"][1] = "x" }\'',
         "head -5c a.txt",
         "tail -5c a.txt",
-        "find . -execdir cat a.txt ';'",
+        "find src -execdir cat a.txt ';'",
         "cat '['a]*",
     ],
 )

@@ -103,7 +103,7 @@ def parsed(text: str, home: str = "", here: str = "") -> Command:
         if depth >= MAX_DEPTH and (uses.inner or uses.scripts):
             unread.append("its commands stand too deep inside of others")
             continue
-        within = [_Next(each, depth + 1, around, is_posix) for each in uses.inner]
+        within = [_Next(_inside(each, command), depth + 1, around, is_posix) for each in uses.inner]
         for word in uses.scripts:
             name = program_of(command)
             is_posix = name in _POSIX_SHELLS or (is_posix and name not in _BASH)
@@ -121,7 +121,7 @@ def parsed(text: str, home: str = "", here: str = "") -> Command:
             hidden.append(inner.hidden)
             within += [
                 _Next(
-                    each._replace(is_folder_known=each.is_folder_known and is_known),
+                    _inside(each, command)._replace(is_folder_known=each.is_folder_known and is_known),
                     depth + 1,
                     inner,
                     is_posix,
@@ -141,6 +141,10 @@ def parsed(text: str, home: str = "", here: str = "") -> Command:
         plain,
         home,
     )
+
+
+def _inside(command: SimpleCommand, around: SimpleCommand) -> SimpleCommand:
+    return command._replace(pipes=tuple({*around.pipes, *command.pipes})) if around.pipes else command
 
 
 def _entered(script: Script) -> tuple[str, ...]:
@@ -237,7 +241,7 @@ def texts_of(command: SimpleCommand) -> list[str]:
     return [
         *[word.text for word in command.words],
         *[value.text for _, value in command.assigned],
-        *[each.target.text for each in command.redirections if not each.operator.startswith("<<")],
+        *[each.target.text for each in command.redirections if each.operator != "<<"],
     ]
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from holdfast.policy.programs_options import Program, Reading, operand_uses, reading_of, shown, uses_by_row
 from holdfast.policy.programs_risks import MEDIUM_RISK
 from holdfast.policy.simple import SimpleCommand, Word
-from holdfast.policy.uses import Reader, Use, UseAccess, Uses, merged
+from holdfast.policy.uses import Depth, Reader, Use, UseAccess, Uses, merged
 
 _MODES = "-c -f -v -R -H -P --changes --quiet --silent --verbose --preserve-root --recursive --no-dereference"
 
@@ -44,15 +45,29 @@ WRITERS: Mapping[str, Program] = {
         runs="--filter=",
         risk=MEDIUM_RISK["split"],
     ),
-    "tar": Program(
-        operands="read*",
-        plain="-c -x -t -r -u -v -z -j -J -p -k --create --extract --list --append --update --verbose "
-        "--gzip --bzip2 --xz",
-        reads="-T= -X= --files-from= --exclude-from=",
-        writes="-f= --file= -C= --directory=",
-        runs="-I= --use-compress-program= --checkpoint-action= --to-command= --info-script= "
-        "--new-volume-script= --rsh-command= --rmt-command= -F=",
-        risk=MEDIUM_RISK["tar"],
+    "zip": Program(
+        operands="write read*",
+        plain="-r -q -v -j -m -u -f -y -0 -1 -9 -@ --recurse-paths --quiet --junk-paths --symlinks -x= -i=",
+        searches="links",
+        risk=MEDIUM_RISK["zip"],
+    ),
+    **dict.fromkeys(
+        ("7z", "7za", "7zr", "7zz", "jar", "pax", "rar", "ar"),
+        Program(operands="text read*", searches="links", risk=MEDIUM_RISK["zip"]),
+    ),
+    **{
+        name: Program(
+            operands="read*",
+            plain="-r -c -d -k -f -v -q -t -l -1 -9 --recursive --stdout --decompress --keep --force",
+            walks="-r --recursive",
+            searches="all",
+            risk=MEDIUM_RISK[name],
+        )
+        for name in ("gzip", "gunzip", "bzip2", "xz", "zstd")
+    },
+    **dict.fromkeys(
+        ("aws", "gsutil", "rclone", "s3cmd", "azcopy", "mc"),
+        Program(operands="read*", searches="all", risk="sends files to other machines"),
     ),
     "unzip": Program(operands="read text*", plain="-o -n -q -l -v -t", writes="-d=", risk=MEDIUM_RISK["unzip"]),
     "patch": Program(
@@ -111,6 +126,52 @@ def uses_of_dd(command: SimpleCommand, name: str) -> Uses:
     return merged(found)
 
 
+# --- tar, rsync -----------------------------------------------------------------------------------
+
+_TAR = Program(
+    operands="read*",
+    plain="-c -x -t -r -u -v -z -j -J -p -k -h -O --create --extract --get --list --append --update --verbose --gzip "
+    "--bzip2 --xz --exclude= --strip-components= --transform= --dereference --to-stdout --owner= --group= "
+    "--mtime= --sort= --format= --zstd",
+    reads="-T= -X= --files-from= --exclude-from=",
+    writes="-f= --file= -C= --directory=",
+    runs="-I= --use-compress-program= --checkpoint-action= --to-command= --info-script= "
+    "--new-volume-script= --rsh-command= --rmt-command= -F=",
+    searches="all",
+    links="-h --dereference",
+    risk=MEDIUM_RISK["tar"],
+)
+_TAR_UNPACKS = re.compile(r"-?[^-cruA]*[xt][^-cruA]*|--(?:ex|get|li).*")
+_RSYNC = Program(
+    operands="read*",
+    plain="-a -v -z -r -n -u -l -L -t -p -o -g -D -H -P -q -h -c -x -R -d -W -S -i --archive --verbose --compress "
+    "--recursive --dry-run --update --links --copy-links --times --delete --progress --exclude= --include= "
+    "--filter= --stats --partial --checksum --human-readable",
+    reads="--files-from= --exclude-from= --include-from= --password-file=",
+    runs="-e= --rsh= --rsync-path=",
+    searches="all",
+    links="-L --copy-links",
+    risk=MEDIUM_RISK["rsync"],
+)
+
+
+def uses_of_tar(command: SimpleCommand, name: str) -> Uses:
+    """Return what `tar` packs, with everything in the folders that it is given. It unpacks what is in an archive."""
+    words = command.words[1:]
+    if any(_TAR_UNPACKS.fullmatch(word.text) for word in words[:1]):
+        return uses_by_row(name, _TAR._replace(searches="", links=""), words)
+    packed = [Use("read", word, deep="all") for word in reading_of(_TAR, words).values("-C", "--directory")]
+    return merged([Uses(tuple(packed)), uses_by_row(name, _TAR, words)])
+
+
+def uses_of_rsync(command: SimpleCommand, name: str) -> Uses:
+    """Return what `rsync` copies, with everything in the folders that it is given. The last operand is the target."""
+    words = command.words[1:]
+    operands = reading_of(_RSYNC, words).operands
+    target = operands[-1] if len(operands) > 1 else None
+    return uses_by_row(name, _RSYNC, [word for word in words if word is not target])
+
+
 # --- cp, mv, install, ln --------------------------------------------------------------------------
 
 _INTO = "-t= --target-directory="
@@ -151,7 +212,11 @@ def uses_of_copier(command: SimpleCommand, name: str) -> Uses:
     is_recursive = reading.has("-r", "-R", "-a", "--recursive", "--archive")
     overwrites = not reading.has("-n", "--no-clobber")
     moves = name == "mv"
-    files = [Use("tree", word, overwrites=True) if moves else Use("read", word) for word in sources]
+    deep: Depth = "links" if reading.has("-L", "--dereference") else "all"
+    files = [
+        Use("tree", word, overwrites=True) if moves else Use("read", word, deep=deep if is_recursive else "")
+        for word in sources
+    ]
     access: UseAccess = "tree" if is_recursive or moves else "write"
     files += [Use(access, place, overwrites, is_target=moves) for place in _places(sources, target)]
     asks = "" if target is not None and sources else f"`{name}` has no target that is known."
@@ -211,6 +276,10 @@ FILE_READERS: Mapping[str, Reader] = {
     "tee": uses_of_tee,
     "rm": uses_of_rm,
     "dd": uses_of_dd,
+    "tar": uses_of_tar,
+    "bsdtar": uses_of_tar,
+    "gtar": uses_of_tar,
+    "rsync": uses_of_rsync,
     "ln": uses_of_ln,
     **dict.fromkeys(_COPIERS, uses_of_copier),
 }

@@ -78,6 +78,8 @@ _RUNS_GPG = re.compile(r"%[+ -]?G|%\(\*?signature")
 """Placeholders of a format for which git checks a signature."""
 _REMOTE = re.compile(r"(?:([a-z+]+)://(?:[^/@]*@)?([^/]+)|[^/@:]+@([^/@:]+):)")
 """`ssh://HOST/PATH` or `USER@HOST:PATH`."""
+_IS_PATHSPEC = re.compile(r"[*?\[]|^:")
+"""What git takes for a pattern of paths."""
 _LISTS = "-l --list --contains --no-contains --merged --no-merged --points-at"
 _NAMES = (
     "--sort= --points-at= --format= --color? --no-color --column? --no-column -i --ignore-case "
@@ -189,6 +191,12 @@ _LISTING: Mapping[str, Mapping[str, Program]] = {
 """Subcommands that only read if they begin with one of these words; empty: with no word."""
 
 _MAKES: Mapping[str, Program] = {
+    "add": Program(
+        operands="read*",
+        plain="-A -u -v -n -f -N --all --update --verbose --dry-run --force --intent-to-add --ignore-errors "
+        "--no-all --refresh --renormalize --chmod=",
+        without=".", searches="unignored", everything="-f --force", risk="changes the repository",
+    ),
     "archive": Program(
         operands="rev*", plain="-v -l --format= --prefix= --list --verbose", writes="-o= --output=", runs="--exec=",
         asks="--remote= --add-file=", risk="packs files",
@@ -271,15 +279,20 @@ def _subcommand(subcommand: Word, words: tuple[Word, ...]) -> Uses:
             return uses_by_row(f"{name} {first}", kinds[first], words[1:])
         if "" in kinds and (not first or first.startswith("-")):
             return uses_by_row(name, kinds[""], words)
-        return merged([addresses, Uses(asks=f"`{name}` changes the repository.")])
+        stashed = tuple(map(_stashed, words)) if subcommand.text == "stash" else ()
+        return merged([addresses, Uses(asks=f"`{name}` changes the repository."), *stashed])
     program = SUBCOMMANDS.get(subcommand.text)
     if program is None:
         row = _MAKES.get(subcommand.text, _UNKNOWN)
+        if row.searches and any(_IS_PATHSPEC.search(word.text) for word in words):
+            words = (*words, Word("."))
         return merged([addresses, uses_by_row(name, row, words)])
     if program.operands == "ask*" and reading_of(program, words).has(*_LISTS.split()):
         program = program._replace(operands="text*")
     if program.operands.endswith(("read*", "rev*")):
         program = program._replace(without=".")
+    if subcommand.text == "grep" and reading_of(program, words).has("--no-index", "--untracked"):
+        program = program._replace(searches="all")
     if subcommand.text == "diff" and (given := reading_of(program, words)):
         # Two folders are compared with all that is in them, unless both are versions.
         has_two = given.has("--no-index") or len(given.operands) > 1
@@ -289,6 +302,15 @@ def _subcommand(subcommand: Word, words: tuple[Word, ...]) -> Uses:
             [Uses(asks=f"`{name}` runs another program for `%G`."), uses_by_row(name, program, words)]
         )
     return uses_by_row(name, program, words)
+
+
+def _stashed(word: Word) -> Uses:
+    """Return what `git stash` takes besides what git knows, by one of its words."""
+    if word.text in ("-a", "--all"):
+        return Uses((Use("read", Word("."), deep="all"),))
+    if word.text in ("-u", "--include-untracked"):
+        return Uses((Use("read", Word("."), deep="unignored"),))
+    return Uses()
 
 
 def _address(word: Word) -> Word | None:

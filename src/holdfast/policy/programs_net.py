@@ -149,7 +149,10 @@ def uses_of_connector(command: SimpleCommand, name: str) -> Uses:
         else operands[:1]
     )
     sends = tuple([_host(word, port, name) for word in hosts if _is_host(word, name)])
-    return Uses(sends=sends, asks=f"`{name}` talks to another machine.")
+    copied = [
+        Use("read", word, deep="links") for word in operands[:-1] if name == "scp" and ":" not in word.text
+    ]
+    return Uses(tuple(copied), sends=sends, asks=f"`{name}` talks to another machine.")
 
 
 def _is_host(word: Word, name: str) -> bool:

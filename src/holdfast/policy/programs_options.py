@@ -70,6 +70,10 @@ class Program(NamedTuple):
     """Options with which `without` counts; empty: it always counts."""
     searches: Depth = ""
     """What it reads of a folder, if `without` counts."""
+    is_listing: bool = False
+    """Whether it only prints the names of what it finds in a folder."""
+    links: str = ""
+    """Options with which it also reads what links in a folder lead to."""
     everything: str = ""
     """Options with which it reads all files of a folder."""
     picks: str = ""
@@ -147,6 +151,7 @@ class _Row(msgspec.Struct, frozen=True):
     """What the operands are."""
     stands_in: tuple[str, ...]
     walks: tuple[str, ...]
+    links: tuple[str, ...]
     everything: tuple[str, ...]
     picks: tuple[str, ...]
     chooses: tuple[str, ...]
@@ -170,6 +175,7 @@ def _row(program: Program) -> _Row:
         tuple(program.operands.split()),
         tuple(program.stands_in.split()),
         tuple(program.walks.split()),
+        tuple(program.links.split()),
         tuple(program.everything.split()),
         tuple(program.picks.split()),
         tuple(f"{program.picks} {program.drops}".split()),
@@ -322,7 +328,8 @@ def by_operands(name: str, program: Program, reading: Reading) -> Uses:
     wild = next((word.text for word in operands[: len(shape) - 1] if word.is_glob), "") if operands else ""
     if wild and not {"text", "text*", "read", "read*", "rev*"}.issuperset(shape):
         found.append(Uses(asks=f"`{shown(wild)}` may become several operands of `{name}`."))
-    if program.without and is_walking and len(operands) <= shape.count("text"):  # no path is given
+    is_doubtful = bool(program.risk and reading.strange)  # a value of an option may be taken for a path
+    if program.without and is_walking and (is_doubtful or len(operands) <= shape.count("text")):
         found.append(_searched(Uses((_read(Word(program.without)),)), search))
     return merged(found)
 
@@ -332,25 +339,35 @@ class _Search(NamedTuple):
 
     deep: Depth
     picked: tuple[str, ...]
+    is_listed: bool
 
 
 def _search(program: Program, row: _Row, reading: Reading) -> _Search | None:
+    is_listing = program.is_listing and "run" not in [each.option.meaning for each in reading.given]
     choosing = [each for each in reading.given if each.option.name in row.chooses]
     wanted = [word.text for each in choosing if each.option.name in row.picks for word in each.values]
     wanted = [text.casefold() for text in wanted if not text.startswith("!")]
     if wanted:  # what is named is read, hidden or not
         is_first = len(wanted) <= _MOST_PATTERNS and choosing[0].option.name in row.picks
-        is_plain = is_first and all(map(_PLAIN_PATTERN.fullmatch, wanted))
-        return _Search("all", tuple(wanted) if is_plain else ())
-    deep: Depth = "all" if row.everything and reading.has(*row.everything) else program.searches
-    return _Search(deep, ()) if deep else None
+        is_plain = is_first and all(map(is_plain_pattern, wanted))
+        return _Search("all", tuple(wanted) if is_plain else (), is_listing)
+    deep = program.searches
+    if row.links and reading.has(*row.links):
+        deep = "links"
+    elif row.everything and reading.has(*row.everything):
+        deep = "all"
+    return _Search(deep, (), is_listing) if deep else None
+
+
+def is_plain_pattern(text: str) -> bool:
+    """Return whether programs read a pattern of names alike."""
+    return bool(_PLAIN_PATTERN.fullmatch(text))
 
 
 def _searched(uses: Uses, search: _Search | None) -> Uses:
     if search is None:
         return uses
-    files = [use._replace(deep=search.deep, picked=search.picked) for use in uses.files]
-    return uses._replace(files=tuple(files))
+    return uses._replace(files=tuple([use._replace(**search._asdict()) for use in uses.files]))
 
 
 def _by_operand(name: str, shape: Sequence[str], at: int, word: Word, search: _Search | None) -> Uses:

@@ -8,10 +8,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from holdfast.policy.programs_options import Program, doubts, operand_uses, reading_of, shown, uses_by_row
-from holdfast.policy.programs_text import READERS
+from holdfast.policy.programs_options import (
+    Program,
+    doubts,
+    is_plain_pattern,
+    operand_uses,
+    reading_of,
+    shown,
+    uses_by_row,
+)
+from holdfast.policy.programs_text import GREP, READERS
 from holdfast.policy.simple import SimpleCommand, Word
-from holdfast.policy.uses import Reader, Use, Uses, merged
+from holdfast.policy.uses import LOOKS_AT_NAMES, Depth, Reader, Use, Uses, merged
 
 _FD = Program(
     operands="text read*",
@@ -25,6 +33,10 @@ _FD = Program(
     runs="-x -X -l --exec --exec-batch --list-details",
     asks="-L --follow -C= --base-directory=",
     without=".",
+    searches="visible",
+    links="-L --follow",
+    everything="-H --hidden -u --unrestricted",
+    is_listing=True,
 )
 
 SEARCHERS: Mapping[str, Program] = {
@@ -51,8 +63,32 @@ SEARCHERS: Mapping[str, Program] = {
         stands_in="-e --regexp -f --file --files --type-list",
         without=".",
         searches="visible",
+        links="-L --follow",
         everything="-u --unrestricted -. --hidden",
         picks="-g --glob --iglob",
+    ),
+    "ag": Program(
+        operands="text read*",
+        plain="-i -s -S -l -L -c -n -r -R -f -a -u -t -U -z -w -v -Q -F -o -q -H -A= -B= -C= -G= -m= -p= "
+        "--hidden --unrestricted --all-types --all-text --depth= --ignore= --ignore-dir= --file-search-regex= "
+        "--literal --nocolor --nogroup --noheading --nonumbers --numbers --count --files-with-matches",
+        without=".",
+        searches="visible",
+        links="-f --follow",
+        everything="-u --unrestricted --hidden",
+        risk="searches folders, as far as its own settings say",
+    ),
+    "ack": Program(
+        operands="text read*",
+        plain="-i -I -S -l -L -c -n -r -R -w -v -Q -o -h -H -f -g -x -s -1 -A= -B= -C= -m= --type= --ignore-dir= "
+        "--ignore-file= --nocolor --nogroup --noheading --count",
+        without=".",
+        searches="all",
+        risk="searches folders, as far as its own settings say",
+    ),
+    **dict.fromkeys(
+        ("ugrep", "ug", "rgrep", "pcregrep", "pcre2grep", "sift", "pt"),
+        GREP._replace(walks="", risk="searches folders, as far as its own settings say"),
     ),
     "fd": _FD,
     "fdfind": _FD,
@@ -76,6 +112,7 @@ _FIND_READS = frozenset({"-newer", "-anewer", "-cnewer", "-samefile"})
 _FIND_WRITES = {"-fprint": 1, "-fprint0": 1, "-fls": 1, "-fprintf": 2}
 _BEGINS_EXPRESSION = frozenset({"-", "(", ")", "!", ","})
 _FIND_RUNS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
+_FIND_ACTS = frozenset({*_FIND_RUNS, *_FIND_WRITES, "-print", "-print0", "-printf", "-ls", "-delete"})
 
 
 def uses_of_find(command: SimpleCommand, name: str) -> Uses:
@@ -93,8 +130,41 @@ def uses_of_find(command: SimpleCommand, name: str) -> Uses:
         at += 1
     roots, expression = words[first:at] or (Word("."),), words[at:]
     asks += [f"`{shown(word.text)}` of `{name}` needs quotes." for word in expression if word.is_glob]
-    rooted = Uses(tuple([Use("read", root) for root in roots]), asks=next(iter(asks), ""))
-    return merged([rooted, *_by_expression(command, name, expression, roots)])
+    done = list(_by_expression(command, name, expression, roots))
+    deep: Depth = "links" if "-L" in [word.text for word in words[:first]] else "all"
+    is_listed = all(each.words[0].text in LOOKS_AT_NAMES for use in done for each in use.inner if each.words)
+    found = [Use("read", root, False, deep, _names_found(expression), is_listed=is_listed) for root in roots]
+    return merged([Uses(tuple(found), asks=next(iter(asks), "")), *done])
+
+
+def _names_found(words: Sequence[Word]) -> tuple[str, ...]:
+    """Return patterns of the names that `find` finds; empty if they are not known."""
+    texts = [word.text for word in words]
+    has_action = not _FIND_ACTS.isdisjoint(texts)
+    found: list[str] = []
+    while texts:
+        at = next((at for at, text in enumerate(texts) if text in ("-o", "-or")), len(texts))
+        names, others = _names_of(texts[:at])
+        if not names and not (has_action and "-prune" in others and _FIND_ACTS.isdisjoint(others)):
+            return ()
+        found += names
+        texts = texts[at + 1 :]
+    return tuple(found) if all(map(is_plain_pattern, found)) else ()
+
+
+def _names_of(texts: Sequence[str]) -> tuple[list[str], Sequence[str]]:
+    """Return the patterns that every name must match before a part of an expression acts, and its words."""
+    names: list[str] = []
+    at = 0
+    while at < len(texts) and texts[at] not in _FIND_ACTS and texts[at] != ",":
+        if texts[at] in ("!", "-not"):  # it leaves something out
+            if texts[at + 1 : at + 2] in ([], ["("], ["!"], ["-not"]):
+                return [], texts
+            at += 1
+        elif texts[at] in ("-name", "-iname"):
+            names += [text.casefold() for text in texts[at + 1 : at + 2]]
+        at += 2 if texts[at] in _FIND_VALUE else 1
+    return names, texts
 
 
 def _by_expression(

@@ -334,6 +334,12 @@ def _privileged(command: SimpleCommand, name: str) -> Uses:
     return Uses(inner=inner, denies=f"`{name}` takes the rights of another user.")
 
 
+def _many_programs(command: SimpleCommand, name: str) -> Uses:
+    """Return what a file does that is many programs. They have fewer options than those of the table."""
+    inner = (_inner(command, command.words[1:]),) if command.words[1:] else ()
+    return Uses(inner=inner, asks=f"`{name}` has programs of its own.")
+
+
 # --- shells ---------------------------------------------------------------------------------------
 
 _SHELL = Program(
@@ -383,6 +389,7 @@ SHELL_READERS: Mapping[str, Reader] = {
     **dict.fromkeys(_WRAPPERS, _wrapper),
     **dict.fromkeys(_RUNS_WORDS, _runs_words),
     **dict.fromkeys(PRIVILEGED, _privileged),
+    **dict.fromkeys(("busybox", "toybox"), _many_programs),
     **dict.fromkeys(
         ("sh", "bash", "dash", "ash", "rbash", "zsh", "ksh", "mksh", "yash", "fish", "csh", "tcsh"), _shell
     ),

@@ -11,7 +11,7 @@ _SUMS = Program(
     "-a= --algorithm= -l= --length= --untagged --raw --base64",
     asks="-c --check",
 )
-_GREP = Program(
+GREP = Program(
     operands="text read*",
     plain="-E -F -G -P -e= -i -y -v -w -x -c -L -l -m= -o -q -s -b -H -h -n -T -Z -z -A= -B= -C= -a "
     "-I -U -u -r -D= -d= --extended-regexp --fixed-strings --basic-regexp --perl-regexp --regexp= "
@@ -25,8 +25,9 @@ _GREP = Program(
     asks="-R --dereference-recursive",
     stands_in="-e --regexp -f --file",
     without=".",
-    walks="-r --recursive -d --directories",
+    walks="-r --recursive -d --directories -R --dereference-recursive",
     searches="all",
+    links="-R --dereference-recursive",
     picks="--include",
     drops="--exclude --exclude-from",
     has_numbers=True,
@@ -42,6 +43,9 @@ _LIST = Program(
     "--context --zero -D",
     asks="-L --dereference",
     without=".",
+    searches="shown",
+    everything="-a -A -f -R --all --almost-all --recursive",
+    is_listing=True,
 )
 
 READERS: Mapping[str, Program] = {
@@ -192,9 +196,9 @@ READERS: Mapping[str, Program] = {
     "ls": _LIST,
     "dir": _LIST,
     "vdir": _LIST,
-    "grep": _GREP,
-    "egrep": _GREP,
-    "fgrep": _GREP,
+    "grep": GREP,
+    "egrep": GREP,
+    "fgrep": GREP,
     "readlink": Program(
         plain="-f -e -m -n -q -s -v -z --canonicalize --canonicalize-existing --canonicalize-missing "
         "--no-newline --quiet --silent --verbose --zero"

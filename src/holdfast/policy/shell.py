@@ -226,8 +226,10 @@ class _Reader(CommandReader):
             self._note("it has an operator without a command")
             return Ways(flow, flow)
         if len(units) > 1:
+            self._pipelines += 1
+            number = self._pipelines
             for unit in units:
-                with self._variables.apart():
+                with self._variables.apart(), self._piped(number):
                     self._unit(unit, flow)
             return Ways(flow, flow)
         if is_conditional:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.policy.shell_flow import Flow, Variables
@@ -53,11 +54,14 @@ class CommandReader:
         self._functions: list[tuple[int, int]] = []
         """Where the commands of functions begin and end."""
         self._depth = 0
+        self._pipes: tuple[int, ...] = ()
+        self._pipelines = 0
+        """How many pipelines were read."""
         self._words_left = MAX_WORDS
         self._words = WordReader(
             data,
             self._variables.value,
-            run=self._run_within,
+            run=self._run_for_words,
             opaque=lambda text: self._emit(SimpleCommand((Word(text, is_known=False),))),
             budget=[4 * len(data) + 65_536],
         )
@@ -65,6 +69,20 @@ class CommandReader:
     def _run_within(self, node: Node) -> None:
         """Walk what the shell runs to make a word."""
         raise NotImplementedError
+
+    def _run_for_words(self, node: Node) -> None:
+        with self._piped(0):
+            self._run_within(node)
+
+    @contextmanager
+    def _piped(self, number: int) -> Iterator[None]:
+        """Note that the commands which are read within are a part of a pipeline."""
+        before = self._pipes
+        self._pipes = before if number in before else (*before, number)
+        try:
+            yield
+        finally:
+            self._pipes = before
 
     def _note(self, reason: str) -> None:
         self.unread = self.unread or reason
@@ -76,6 +94,8 @@ class CommandReader:
         folders, is_known = self._flow
         if folders != ("",) or not is_known:
             command = command._replace(folders=folders, is_folder_known=is_known)
+        if self._pipes:
+            command = command._replace(pipes=self._pipes)
         self.commands.append(command)
 
     def _children(self, node: Node) -> list[Node]:
@@ -176,9 +196,8 @@ class CommandReader:
         value = Word("")
         if len(children) > 2:
             if children[2].type == "array":
-                for each in children[2].children[1:-1]:
-                    self._element(each)
-                value = Word("", is_known=False)
+                values = [word.text for each in children[2].children[1:-1] for word in self._element(each)]
+                value = Word(",".join(values), is_known=False)  # each of them may be a file
             else:
                 value = self._value(children[2])
         if not NAME.fullmatch(name) or operator != "=" or len(children) > 3:
@@ -187,12 +206,13 @@ class CommandReader:
             value = value._replace(is_known=False)
         return [(name, value)]
 
-    def _element(self, node: Node) -> None:
-        """Read a value of an array. What is between brackets in front of one is counted out, and may run code."""
+    def _element(self, node: Node) -> Sequence[Word]:
+        """Return a value of an array. What is between brackets in front of one is counted out, and may run code."""
         text = self._words.text(node)
-        self._argument(node)
+        words = self._argument(node)
         if _SUBSCRIPT.match(text) and not _NUMBERED.match(text):
             self._emit(SimpleCommand((Word(text[:MAX_SHOWN], is_known=False),)))
+        return words
 
     def _target(self, node: Node) -> Word:
         """Return the file of a redirection. Braces in it are written out, and must stand for one word."""

@@ -60,14 +60,17 @@ def plain_script(text: str, home: str, folders: Sequence[str]) -> Script | None:
     entry = Flow(tuple(folders))
     ways = Ways(entry, entry)
     commands: list[SimpleCommand] = []
-    words_left = MAX_WORDS
+    words_left, count = MAX_WORDS, 0
     for operator, pipeline in pipelines:
         entry = ways.entry(operator)
+        if len(pipeline) > 1:
+            count += 1
+        pipes = (count,) if len(pipeline) > 1 else ()
         for words, redirections in pipeline:
             words_left -= 1 + len(words) + len(redirections)
             if len(commands) >= MAX_COMMANDS or words_left < 0:
                 return Script(tuple(commands), TOO_MANY)
-            commands.append(SimpleCommand(words, (), redirections, *entry))
+            commands.append(SimpleCommand(words, (), redirections, *entry, pipes))
         found = Ways(entry, entry)
         words = pipeline[0][0]
         if len(pipeline) == 1 and words[0].text in OF_SHELL:  # longer ones run in shells of their own

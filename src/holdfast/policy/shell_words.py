@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast.policy.shell_braces import expanded_braces
+from holdfast.policy.shell_guess import guess
 from holdfast.policy.shell_text import Unreadable
 from holdfast.policy.simple import OWN_PIPE, Piece, Word
 
@@ -222,7 +223,8 @@ class WordReader:
         if not is_harmless:
             self._run(node)
             self._opaque(text)
-        return [Piece(shown, "unknown")]
+        guessed = guess(text, self._value_of) if text.startswith("${") else ""
+        return [Piece(guessed or shown, "unknown")]
 
     def _variable(self, name: str, text: str, *, is_quoted: bool) -> Piece:
         value = self._value_of(name)

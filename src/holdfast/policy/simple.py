@@ -43,6 +43,8 @@ class SimpleCommand(NamedTuple):
     """Where it may run, from the `cd`s before it; absolute or relative to the first folder, which is empty."""
     is_folder_known: bool = True
     """Whether it runs in one of the folders for certain."""
+    pipes: tuple[int, ...] = ()
+    """The pipelines that it is a part of, by their numbers; 0: what it prints becomes words, or a file, of others."""
 
     @property
     def texts(self) -> tuple[str, ...]:

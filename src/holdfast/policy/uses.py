@@ -7,8 +7,17 @@ from typing import Literal, NamedTuple
 
 from holdfast.policy.simple import SimpleCommand, Word
 
-Depth = Literal["", "visible", "all", "links"]
+Depth = Literal["", "shown", "visible", "unignored", "all", "links"]
 UseAccess = Literal["read", "write", "tree"]
+
+
+LOOKS_AT_NAMES = frozenset({
+    "echo", "printf", "ls", "dir", "stat", "du", "test", "[", "[[", "basename", "dirname", "readlink", "realpath",
+    "touch", "mkdir", "rmdir", "rm", "chmod", "chown", "chgrp", "cd", "pushd", "true", "false", ":", "sleep", "kill",
+    "exit", "return", "export", "local", "declare", "readonly", "typeset", "set", "shift", "expr", "seq", "date",
+    "read", "which", "type", "command", "((",
+})  # fmt: skip
+"""Programs that print or use the name of a file, and not what it contains."""
 
 
 class Use(NamedTuple):
@@ -21,12 +30,14 @@ class Use(NamedTuple):
     overwrites: bool = False
     """Whether it replaces what was there, or moves it away."""
     deep: Depth = ""
-    """What it reads of a folder, at any depth: nothing, files whose names begin with no dot, all files, or also what
-    links lead to."""
+    """What it reads of a folder: nothing, what lies directly in it under a name without a dot, all such files at any
+    depth, what git does not ignore, all files at any depth, or also what links lead to."""
     picked: tuple[str, ...] = ()
     """Patterns of the names that it reads of a folder, in small letters; empty: every name."""
     is_target: bool = False
     """Whether it is the place to which something is moved."""
+    is_listed: bool = False
+    """Whether it only prints the names of what `deep` says. Another command of the text may read those files."""
 
 
 class Uses(NamedTuple):

@@ -5,12 +5,14 @@ A program of the table says which of its words are files. For every other word, 
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterator, Sequence
 from itertools import dropwhile, takewhile, zip_longest
 from typing import NamedTuple
 
 from holdfast.policy.commands import Command, Step, pieces_of, program_of, texts_of
+from holdfast.policy.mentions import mentioned, takers
 from holdfast.policy.programs import uses_of
 from holdfast.policy.programs_options import HARMLESS_DEVICES
 from holdfast.policy.protected import Access
@@ -24,6 +26,12 @@ _GUESSED_WRITES = frozenset(
 _GUESSED_LAST = frozenset({"rsync", "scp", "install", "cp", "mv", "ln"})
 _OUTPUT_OPTIONS = ("-o", "-O", "--output", "--output-document", "--output-dir", "-t", "--target-directory")
 _FOLDER_OPTIONS = {"tar": ("-C", "--directory"), "unzip": ("-d",)}
+_WORD = re.compile(r"\w+")
+_DOTS = frozenset({"dotglob", "GLOBIGNORE", "globdots", "glob_dots"})
+"""Options and variables of shells that let wildcards match a leading dot."""
+_DEEP_SHELLS = frozenset({"zsh", "fish", "ksh"})
+"""Shells in which `**` also stands for folders at any depth."""
+_UNKNOWN_PART = re.compile(r"\$(?:\([^)]*\)|\{[^}]*\}|\w+|[@*#?$!-])|`[^`]*`")
 
 
 class PathWord(NamedTuple):
@@ -47,32 +55,91 @@ class PathWord(NamedTuple):
     """As in `Use.picked`."""
     is_target: bool = False
     """As in `Use.is_target`."""
+    has_dots: bool = False
+    """Whether its wildcards also match a leading dot."""
 
 
 def words_of(command: Command) -> Iterator[PathWord]:
     """Return every word that may be a path, with its access. A word may appear several times."""
+    named, run = takers(command.simple)
+    everywhere = _folders(command)
+    wild = _wild(command)
     for step in command.simple:
         simple, uses = step.command, step.uses
-        found = [*_used(step)]
+        found = [*_used(step, is_listed=not named.isdisjoint(simple.pipes))]
+        found += [
+            PathWord(text, access) for text, access in mentioned(step, not run.isdisjoint(simple.pipes))
+        ]
         if uses.asks or uses.inner or uses.scripts or uses.denies or not simple.is_folder_known:
             found += [PathWord(text, access) for text, access in _guessed(step)]
             texts = {piece for text in texts_of(simple) for piece in pieces_of(text)}
             globs = {word.text for word in simple.words if word.is_glob}
             found += [PathWord(text, is_glob=text in globs) for text in sorted(texts) if text[:1] != "-"]
-        if simple.folders == ("",):
+            found += [PathWord(text, is_glob=True) for text in _half_known(simple)]
+        if wild is not None:
+            found += [*_wilder(found, wild)]
+        folders = simple.folders if simple.is_folder_known else everywhere
+        if folders == ("",):
             yield from found
         else:
-            yield from (word._replace(folder=folder) for folder in simple.folders for word in found)
+            yield from (word._replace(folder=folder) for folder in folders for word in found)
 
 
-def _used(step: Step) -> Iterator[PathWord]:
+def _folders(command: Command) -> tuple[str, ...]:
+    """Return every folder that the text names as one in which it runs something."""
+    found = dict.fromkeys(folder for step in command.simple for folder in step.command.folders)
+    for step in command.simple:
+        if program_of(step.command) in ("cd", "pushd"):
+            named = [word.text for word in step.command.words[1:] if word.text[:1] != "-"]
+            found |= dict.fromkeys(
+                posixpath.join(each, text) for each in step.command.folders for text in named
+            )
+    return tuple(found) or ("",)
+
+
+def _wild(command: Command) -> Depth | None:
+    """Return how wildcards match more than usually: also names with a leading dot, in folders below, or both."""
+    names = {program_of(step.command) for step in command.simple}
+    has_dots = not _DOTS.isdisjoint(_WORD.findall(command.text)) or any(
+        program_of(step.command) in ("shopt", "setopt")
+        and not all(word.is_known for word in step.command.words)
+        for step in command.simple
+    )
+    is_deep = "globstar" in command.text or not _DEEP_SHELLS.isdisjoint(names)
+    if has_dots:
+        return "all" if is_deep else ""
+    return "visible" if is_deep else None
+
+
+def _wilder(words: Sequence[PathWord], wild: Depth) -> Iterator[PathWord]:
+    for word in words:
+        if word.is_glob and wild != "visible":
+            yield word._replace(has_dots=True)
+        before, stars, after = word.text.partition("**")
+        if word.is_glob and stars and wild:
+            last = after.rpartition("/")[2].casefold()
+            picked = (last,) if last.strip("*") else ()
+            yield PathWord(posixpath.dirname(before) or ".", deep=wild, picked=picked)
+
+
+def _half_known(command: SimpleCommand) -> Iterator[str]:
+    """Return patterns for words of which a part is only known when the command runs, if the rest says enough."""
+    for word in command.words:
+        if not word.is_known:
+            pattern = _UNKNOWN_PART.sub("*", word.text)
+            name = pattern.rpartition("/")[2]
+            if pattern != word.text and (name[:1] == "." or "*." in name):
+                yield pattern
+
+
+def _used(step: Step, *, is_listed: bool) -> Iterator[PathWord]:
     is_known = step.command.is_folder_known
     for use in step.uses.files:
         word = use.word
         if word.text == OWN_PIPE:
             continue
         is_sure = word.is_known and (is_known or word.text.startswith("/"))
-        more = use.deep, use.picked, use.is_target
+        more = "" if use.is_listed and not is_listed else use.deep, use.picked, use.is_target
         yield PathWord(word.text, use.access, "", word.is_glob, True, is_sure, use.overwrites, *more)
     for operator, word in step.command.redirections:
         if operator.startswith("<<") or word.text in HARMLESS_DEVICES or word.text == OWN_PIPE:

@@ -13,8 +13,10 @@ from fnmatch import fnmatchcase
 from holdfast.policy.paths import is_inside, malformed, secret_rule
 from holdfast.policy.protected import WILDCARDS, fits_wildcards, is_matched
 from holdfast.policy.rules import PathFact
+from holdfast.policy.uses import Depth
 from holdfast.policy.words import PathWord
 from holdfast.tools.git_folders import place_in_git
+from holdfast.tools.ignored import IGNORES, is_ignored
 from holdfast.tools.ours import IsOurs, nothing_is_ours
 from holdfast.tools.own import OwnPlaces, look_at
 
@@ -41,10 +43,13 @@ class WordFacts:
         self._entries = MAX_ENTRIES
         self._looks: dict[str, os.stat_result | None] = {}
         self._is_ours = is_ours
+        self._keeps_ignoring = True
+        """Whether the call leaves alone what says which files git ignores."""
 
     def look_at(self, words: Collection[PathWord]) -> None:
         """Find the targets of the words. A word that names nothing has no fact, unless the command would write it."""
         identities = self._own.identities() if words else {}
+        self._keeps_ignoring = not any(word.access != "read" and _may_be_ignores(word) for word in words)
         for word in words:
             path = self._path_of(word)
             if malformed(path):
@@ -68,26 +73,37 @@ class WordFacts:
             if word.is_used:
                 self._prove(word, real, wild, is_there=is_there)
             if word.deep:
-                for folder in self._matching(real, wild) if wild else (real,):
+                for folder in self._matching(word, real, wild) if wild else (real,):
                     self._look_below(word, folder)
 
     def _look_below(self, word: PathWord, folder: str) -> None:
-        """Look for secrets below a folder that a command searches. It follows no links there."""
-        folders = [folder]
+        """Look for secrets below a folder that a command searches. It follows links only if the command does."""
+        folders, seen = [folder], {folder}
         while folders:
             for entry in self._entries_of(folders.pop()):
-                if entry.name == ".git" or (word.deep == "visible" and entry.name.startswith(".")):
+                path, is_link = entry.path, entry.is_symlink()
+                is_folder = entry.is_dir(follow_symlinks=word.deep == "links")
+                if self._is_left_out(word.deep, entry, is_folder=is_folder):
                     continue
-                if word.deep == "links" and entry.is_symlink():
+                if is_link and word.deep == "links":
                     self._doubt(word, "has a link in it, which the program follows")
-                is_folder = entry.is_dir(follow_symlinks=False)
+                    path, is_link = os.path.realpath(path), False
                 is_read = not (word.picked and is_folder) and _is_picked(entry.name, word.picked)
-                if is_read and secret_rule(entry.path) and not entry.is_symlink():
+                if is_read and not is_link and (secret_rule(entry.path) or secret_rule(path)):
                     given = f"{word.text} (with {os.path.relpath(entry.path, self._workspace)})"
-                    self.paths.append(PathFact(given, entry.path, "", "read"))
+                    self.paths.append(PathFact(given, path if secret_rule(path) else entry.path, "", "read"))
                     return
-                if is_folder:
-                    folders.append(entry.path)
+                if is_folder and word.deep != "shown" and path not in seen:
+                    seen.add(path)
+                    folders.append(path)
+
+    def _is_left_out(self, deep: Depth, entry: os.DirEntry[str], *, is_folder: bool) -> bool:
+        """Return whether a command does not read a name of a folder."""
+        if entry.name == ".git":
+            return True
+        if deep == "unignored":
+            return self._keeps_ignoring and is_ignored(entry.path, self._workspace, is_folder=is_folder)
+        return deep in ("shown", "visible") and entry.name.startswith(".")
 
     def _path_of(self, word: PathWord) -> str:
         """Return the path of a word, from the root of the disk."""
@@ -164,7 +180,7 @@ class WordFacts:
         last = wild[-1]
         if any(fits_wildcards(name, last) for name in _SECRET_EXAMPLES) and last.strip(".*?") != "":
             self.paths.append(PathFact(word.text, os.path.join(real, _SECRET_EXAMPLES[0]), "", "read"))
-        for path in self._matching(real, wild):
+        for path in self._matching(word, real, wild):
             if word.text.startswith(_WILD) and path[len(real) :].lstrip("/").startswith("-"):
                 self._doubt(word, "matches a name that programs take for an option")
             target = os.path.realpath(path)
@@ -175,14 +191,15 @@ class WordFacts:
                     PathFact(word.text, target if secret_rule(target) else path, "", word.access)
                 )
 
-    def _matching(self, folder: str, wild: Sequence[str]) -> Iterator[str]:
+    def _matching(self, word: PathWord, folder: str, wild: Sequence[str]) -> Iterator[str]:
         """Return the paths that match, as far as the bound on names allows."""
         folders = [folder]
         for depth, pattern in enumerate(wild):
             found: list[str] = []
             for each in folders:
                 for entry in self._entries_of(each):
-                    if entry.name == pattern or is_matched(entry.name, pattern):
+                    name = entry.name.lstrip(".") if word.has_dots and pattern[:1] != "." else entry.name
+                    if entry.name == pattern or is_matched(name, pattern):
                         found.append(os.path.join(each, entry.name))
             folders = found
             if depth + 1 == len(wild):
@@ -199,6 +216,11 @@ class WordFacts:
                     yield entry
         except OSError:
             return
+
+
+def _may_be_ignores(word: PathWord) -> bool:
+    name = os.path.basename(word.text)  # noqa: PTH119
+    return name == IGNORES or (word.is_glob and is_matched(IGNORES, name))
 
 
 def _is_picked(name: str, patterns: Sequence[str]) -> bool:
