@@ -538,6 +538,13 @@ _DISK = (
         "tests/cli/test_undo_key.py",
     ),
     Mutation(
+        "an id that a server gave to an earlier call is sent back",
+        "core/refs.py",
+        " and mark not in known",
+        "",
+        "tests/core/test_refs.py",
+    ),
+    Mutation(
         "two processes may make one file at once",
         "tools/writing.py",
         '        fd = os.open(".", _LOOK | os.O_DIRECTORY, dir_fd=folder)\n',

@@ -11,6 +11,7 @@ from holdfast.core.changes import attempt_of, charged, labelled, with_models, wi
 from holdfast.core.evolve_side import side_abandoned, side_ended, side_refused, side_started, side_unready
 from holdfast.core.measure import Measure
 from holdfast.core.progress import looked
+from holdfast.core.refs import known_after
 from holdfast.core.state import (
     Call,
     ModelCall,
@@ -127,6 +128,7 @@ def _responded(state: State, event: e.Responded) -> State:
             outcomes=models.outcomes + 1,
             failed_attempts=0,
             measure=_measured(state, model_call, event),
+            refs=known_after(models.refs, asked) if asked else models.refs,
         ),
     )
 

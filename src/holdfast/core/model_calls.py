@@ -10,6 +10,7 @@ from holdfast.core.causes import Outcome
 from holdfast.core.draft import Draft
 from holdfast.core.ending import stop
 from holdfast.core.hooking import may_compact
+from holdfast.core.refs import own_refs
 from holdfast.core.state import ModelCall, Run, State, facts, open_model_call, open_run
 from holdfast.core.totals import Totals
 from holdfast.protocol import events as e
@@ -136,7 +137,7 @@ def _responded(draft: Draft, cause: Outcome, model_call: ModelCall, reply: Model
     draft.add(
         e.Responded(
             key=cause.key,
-            parts=_taken(reply.parts, most, draft.state.turn.number),
+            parts=_taken(reply.parts, most, draft.state),
             usage=charge.usage,
             cost_microusd=charge.cost_microusd,
             finish=reply.finish,
@@ -165,16 +166,17 @@ def most_tool_calls(finish: Finish) -> int:
     return 0 if finish == "refusal" else MAX_TOOL_CALLS
 
 
-def _taken(parts: tuple[Part, ...], most: int, turn: int) -> tuple[Part, ...]:
+def _taken(parts: tuple[Part, ...], most: int, state: State) -> tuple[Part, ...]:
     """Return the parts with only the first `most` calls, and with our ids: a provider's may be missing or double."""
     taken: list[Part] = []
+    refs = own_refs(calls_of(parts), state.models.refs)
     count = 0
     for part in parts:
         if isinstance(part, ToolCall):
             count += 1
             if count > most:
                 continue
-            part = replace(part, call_id=call_id(turn, count))
+            part = replace(part, ref=refs[count - 1], call_id=call_id(state.turn.number, count))
         taken.append(part)
     return tuple(taken)
 

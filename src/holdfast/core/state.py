@@ -164,6 +164,8 @@ class Models(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The model's window, learnt from a refusal of the provider; 0: the settings say it."""
     overflow_said: str = ""
     """What the provider said in that refusal."""
+    refs: tuple[int, ...] = ()
+    """The marks of the ids that providers gave to calls (`refs`)."""
 
 
 class Tally(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -34,7 +34,8 @@ class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag_fi
     """A tool call that a model asks for."""
 
     ref: str
-    """The provider's id of the call; may be empty or repeated, so the runtime never relies on it."""
+    """The provider's id of the call. In a record it is empty if the call has none of its own (`core.refs`), so the
+    runtime never relies on it."""
     name: str
     arguments: str
     """The arguments as the model wrote them: JSON text, possibly malformed."""
