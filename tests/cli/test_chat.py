@@ -293,6 +293,33 @@ def test_ctrl_z_suspends_a_chat_and_it_goes_on(either: Cli) -> None:
         assert screen.end() == 0
 
 
+@pytest.mark.parametrize("command", ["run", "chat", "simple chat"])
+def test_a_question_is_there_again_after_its_command_was_suspended(cli: Cli, command: str) -> None:
+    """A shell writes over it, and may leave the terminal with modes of its own."""
+    if command == "simple chat":
+        cli.environ["TERM"] = "dumb"
+    model = cli.model(calls("shell", command="./make || touch made"), says("Made."))
+    words = "run tell" if command == "run" else "chat"
+    with cli.shell(f"{words} -m {model}") as screen:
+        if command != "run":
+            screen.until("Ctrl-D leaves.")
+            screen.until(">")
+            screen.type("tell\r")
+        screen.until("Approve it?")
+        half = "" if command == "simple chat" else "no"  # there, the terminal forgets it
+        screen.type(half)
+        screen.until(half)
+        screen.type("\x1a")
+        screen.until("Stopped")
+        screen.type("stty sane; fg\r")
+        screen.until("Approve it?")
+        screen.until(half)
+        screen.type("\x7f" * len(half))
+        screen.type("y\r")
+        screen.until("done · ")
+    assert (cli.workspace / "made").exists()
+
+
 # --- ends ---------------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ import codecs
 import errno
 import os
 import re
+import signal
 import sys
 import termios
 import tty
@@ -93,7 +94,8 @@ class Keyboard:
             if self._is_simple:
                 self.forget()
                 write(prompt)
-                line = await self.line()
+                with self._continued(lambda: write(prompt)):
+                    line = await self.line()
             else:
                 line = await self._line_or_escape(prompt)
         except asyncio.CancelledError:
@@ -112,24 +114,47 @@ class Keyboard:
         self.forget()
         write(prompt)
         decoder, line = codecs.getincrementaldecoder("utf-8")("replace"), ""
+
+        def draw() -> None:
+            _key_by_key(self._fd)
+            write(prompt + neutral(line))
+
         try:
-            while True:
-                await self._readable()
-                pressed = self._read()
-                keys = _NO_TEXT.sub("", decoder.decode(pressed))
-                if not pressed or _ESCAPE in keys:
-                    return None
-                for key in keys:
-                    if key in "\r\n":
-                        return line
-                    if key == _END and not line:
+            with self._continued(draw):
+                while True:
+                    await self._readable()
+                    pressed = self._read()
+                    keys = _NO_TEXT.sub("", decoder.decode(pressed))
+                    if not pressed or _ESCAPE in keys:
                         return None
-                    before, line = line, _edited(line, key)
-                    kept = min(len(before), len(line))
-                    write("\b \b" * cells(before[kept:]) + neutral(line[kept:]))
+                    for key in keys:
+                        if key in "\r\n":
+                            return line
+                        if key == _END and not line:
+                            return None
+                        before, line = line, _edited(line, key)
+                        kept = min(len(before), len(line))
+                        write("\b \b" * cells(before[kept:]) + neutral(line[kept:]))
         finally:
             restore_terminal()
             self._watch()
+
+    @contextmanager
+    def _continued(self, draw: Callable[[], None]) -> Iterator[None]:
+        """Call `draw` when a shell brings this process back: it has written over the question, and may have changed
+        the modes of the terminal.
+        """
+
+        def on_continue() -> None:
+            with suppress(OSError):  # the terminal may be gone
+                if os.tcgetpgrp(self._fd) == os.getpgrp():
+                    draw()
+
+        asyncio.get_running_loop().add_signal_handler(signal.SIGCONT, on_continue)
+        try:
+            yield
+        finally:
+            asyncio.get_running_loop().remove_signal_handler(signal.SIGCONT)
 
     def ahead(self) -> tuple[str, bool]:
         """Return the first line that was typed ahead, and whether it is complete."""
