@@ -259,6 +259,21 @@ async def test_cve_2026_42074_no_argument_of_a_call_takes_a_gate_away(reference:
         assert (await reference.call("shell", {"command": "./x", **more})).verdict == "deny"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sort \\--compress-prog=./x a.txt", "find . \\-exec touch x {} \\;", "exec 3<.env; cat <&3", "cat 3<.env <&3",
+        "file -m ./x a.txt", "man -P ./x ls", "help ls", "[[ -v 'a[$(./x)]' ]]", "docker ps > out.txt",
+        "docker run -v /:/x a", "ls\t\t\t\t; ./x", f"ls {' ' * 4_000}; ./x",
+    ],
+)  # fmt: skip
+async def test_what_was_mended_elsewhere_without_a_number_does_not_pass_unasked(
+    reference: Reference, text: str
+) -> None:
+    """Options and descriptors behind a backslash or a number, helpers of viewers, and words far to the right."""
+    assert await judged(reference, text) <= {"ask", "deny"}
+
+
 async def test_invisible_and_turning_characters_are_denied(reference: Reference) -> None:
     assert await judged(reference, "ls\u200b", "echo \u202egpj.exe", "echo \u2066a\u2069", "ls\u00ad") == {
         "deny"

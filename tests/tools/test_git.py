@@ -6,6 +6,7 @@ import asyncio
 import fcntl
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.settings import settings_with
 from holdfast.protocol.tools import Allowed
 from holdfast.tools.git import GIT_TOOLS
+from holdfast.tools.repository import View
 from tests.tools.conftest import Bench
 
 ALL = ("git_status", "git_diff", "git_log")
@@ -347,6 +349,26 @@ async def test_no_program_of_the_config_runs(repo: Bench, tmp_path: Path, is_inc
     for arguments in ({"staged": True}, {"revision": "HEAD"}, {"stat": True}):
         await shown(repo, "git_diff", **arguments)
     await shown(repo, "git_log", body=True)
+    assert list(tmp_path.glob("ran-*")) == []
+
+
+async def test_gits_own_options_switch_the_usual_programs_off_too(
+    repo: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the config of the repository ever reached git, these would still not run."""
+    usual = ("core.fsmonitor", "core.pager", "pager.log", "pager.diff", "diff.external", "diff.bait.textconv")
+    _bait(repo, usual, is_included=False)
+    write(repo.workspace, "hooks/post-index-change", f"#!/bin/sh\ntouch {tmp_path}/ran-hook\n")
+    (repo.workspace / "hooks" / "post-index-change").chmod(0o755)
+    git(repo.workspace, "config", "core.hooksPath", str(repo.workspace / "hooks"))
+
+    def as_it_is(view: View, _: str) -> None:
+        shutil.copy(Path(view.folder, "theirs"), Path(view.folder, "config"))
+
+    monkeypatch.setattr("holdfast.tools.git.write_config", as_it_is)
+    os.utime(repo.workspace / "src" / "b.txt", (1, 1))  # git would refresh the index
+    for name in ALL:
+        await shown(repo, name)
     assert list(tmp_path.glob("ran-*")) == []
 
 
