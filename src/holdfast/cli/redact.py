@@ -19,7 +19,7 @@ from holdfast.redact import Redactor, StreamRedactor
 
 _CHUNK_BYTES = 65_536
 _ANY_BYTES = "surrogateescape"
-"""Bytes that are no text leave as they came."""
+"""Bytes that do not form text leave as they came."""
 
 
 def redact(

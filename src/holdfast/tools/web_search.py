@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 MAX_RESULTS = 10
 MAX_CHARS = 2_000
-"""Of all results together."""
+"""The most of all results together."""
 ENGINE_S = 10.0
 """The longest that one engine takes."""
 TTL_MS = 15 * 60_000
 MAX_CACHED = 256
 _TITLE_CHARS = 150
 _SPARE_CHARS = 12
-"""Of each result: its number and its line breaks."""
+"""The number and the line breaks of each result."""
 _redact = make_redactor()
 
 Key = tuple[tuple[str, ...], str, int]
