@@ -1,10 +1,11 @@
-"""The page about security names every gate in its order, with what it stops and what it does not."""
+"""The pages name every gate with what it stops and what it does not, and every tool with what it declares."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
+from holdfast.app import built_in_specs
 from holdfast.policy import rules
 from holdfast.tools.gates import gates_of
 from holdfast.tools.hooked import with_hooks
@@ -30,6 +31,22 @@ NAMED = {
 }
 """The name under which a decision of each rule is told."""
 
+OWN = "that of what it quotes"
+TRUST = {
+    ("data", "read"): ("private", OWN),
+    ("data", "write"): ("data",),
+    ("data", "exec"): ("private",),
+    ("user", "ask"): ("yours",),
+    ("assistant", "tell"): ("the model's",),
+    ("untrusted", "network"): ("untrusted",),
+}
+"""How the page tells the trust of a result, by what the tool declares."""
+INTERRUPTED = {
+    "rerun": ("runs again", "stays open"),
+    "probe": ("the file is looked at", "the files are looked at"),
+    "unknown": ("the outcome is unknown", "GET and HEAD run again; the outcome of others is unknown"),
+}
+
 
 def tables() -> list[list[list[str]]]:
     """The tables of the chapter about gates, each as rows of cells."""
@@ -52,3 +69,21 @@ def test_the_page_names_every_gate_and_every_rule_in_its_order() -> None:
 def test_each_of_them_is_told_with_what_it_stops_and_what_it_does_not() -> None:
     for table in tables():
         assert [row for row in table if len(row) != 3 or not all(row)] == []
+
+
+def test_each_tool_has_a_row_with_what_it_declares_and_what_it_takes() -> None:
+    pages = (PAGE.parent / "tools.md").read_text()
+    rows = [[*map(str.strip, line.split("|")[1:-1])] for line in pages.splitlines() if line.startswith("| `")]
+    said = {first_name(row).partition("(")[0]: row for row in rows if len(row) == 4}
+    assert set(said) == {spec.name for spec in built_in_specs()}
+    for spec in built_in_specs():
+        call, effect, trust, interrupted = said[spec.name]
+        takes = [
+            name
+            for name in re.split(r"[^a-z_]+", call.partition("(")[2])
+            if name in spec.parameters["properties"]
+        ]
+        assert takes == [*spec.parameters["properties"]], call
+        assert effect == spec.effect
+        assert trust in TRUST[spec.trust, spec.effect], call
+        assert interrupted in INTERRUPTED[spec.on_interrupt], call
