@@ -57,7 +57,7 @@ def test_a_deferred_call_is_asked_about_and_answered_at_once() -> None:
     assert only(e.ApprovalRequested, events).is_deferred
     told = only(e.ToolCallFinished, events).result
     assert told.text.startswith("Asked; work on something else.")
-    assert (told.status, told.trust) == ("ok", "data")
+    assert (told.status, told.trust) == ("deferred", "data")
     assert phase(story.state) == "preparing"
 
 

@@ -167,8 +167,7 @@ class Transcript:
 
 
 def _told(seq: int, result: CallResult) -> _Result:
-    is_error = result.status != "ok"
-    return _Result(seq, result.text, is_error, result.trust, result.attachments, result.origin)
+    return _Result(seq, result.text, result.has_failed, result.trust, result.attachments, result.origin)
 
 
 def _part(call: ToolCall, result: _Result) -> ToolResult:

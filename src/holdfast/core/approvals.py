@@ -89,7 +89,7 @@ def ask(draft: Draft, call: Call, asked: Asked) -> None:
         )
     )
     if is_deferred:
-        result = own_result("ok", deferred.told(deferred.ASKED, name))
+        result = own_result("deferred", deferred.told(deferred.ASKED, name))
         draft.add(e.ToolCallFinished(call.call_id, result))
 
 

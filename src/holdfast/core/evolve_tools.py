@@ -123,10 +123,10 @@ def _finished(state: State, event: e.ToolCallFinished) -> State:
     state = _reflecting(state, is_failed=result.status in ("error", "timeout") and not is_negative)
     sign = "" if guard.is_waiting(state, result) else guard.signature(call, guard.told(result))
     after = replace(state, progress=guard.after_call(state, call, result, sign))
-    if result.status != "ok" and (failed := guard.failed_now(after)) is not None:
+    if result.has_failed and (failed := guard.failed_now(after)) is not None:
         what = f"{failed.name} {failed.arguments}: {failed.said}"
         after = replace(after, ledger=ledger.noted(after.ledger, "failed", what, state.seq))
-    return _closed(after, call, sign, is_ok=result.status == "ok" or is_negative)
+    return _closed(after, call, sign, is_ok=not result.has_failed or is_negative)
 
 
 def _reflecting(state: State, *, is_failed: bool) -> State:

@@ -400,14 +400,15 @@ class BackgroundProcess(msgspec.Struct, frozen=True, omit_defaults=True, gc=Fals
     """It has ended."""
 
 
-CallStatus = Literal["ok", "error", "timeout", "cancelled", "unknown"]
+CallStatus = Literal["ok", "error", "timeout", "cancelled", "unknown", "deferred"]
 
 
 class CallResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The result of a started call as it is recorded: redacted, clipped and labelled."""
 
     status: CallStatus
-    """`unknown`: the attempt was given up, and may still be running (a Python function cannot be killed)."""
+    """`unknown`: the attempt was given up, and may still be running (a Python function cannot be killed).
+    `deferred`: the call was put aside until a person has decided, and has not run."""
     text: str
     """What the model reads."""
     failure: Failure | None = None
@@ -429,6 +430,11 @@ class CallResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     result brings into a session, so that of a child session brings the child's."""
     background: BackgroundProcess | None = None
     """The process in the background that the call started, or that it found to be over."""
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the call did not come to its end. One that was put aside has not failed, and has not succeeded."""
+        return self.status not in ("ok", "deferred")
 
     @property
     def shows_private(self) -> bool:

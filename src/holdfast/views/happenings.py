@@ -62,8 +62,6 @@ class Happenings:
         self._came_to: dict[str, str] = {}
         """What the last call that told Holdfast something came to, by its id."""
         self._calls: dict[str, ToolCall | Call] = {call.call_id: call for call in state.turn.calls}
-        self._deferred = ""
-        """The last call that was put aside: what its result says, the line about its approval has said."""
 
     def lines(self, record: Record, width: int) -> Sequence[Line]:
         """Return the lines of a record. Most records have none."""
@@ -91,8 +89,6 @@ class Happenings:
         yield from framed(clipped_text(neutral(text.rstrip("\n")))[0])
 
     def _lines(self, record: Record, width: int) -> Iterator[Line]:
-        if isinstance(record.event, ApprovalRequested) and record.event.is_deferred:
-            self._deferred = record.event.call_id
         match record.event:
             case Responded(parts=parts):
                 self._calls |= {call.call_id: call for call in calls_of(parts)}
@@ -102,9 +98,9 @@ class Happenings:
                 self._came_to = {call_id: f"confidence {answer.confidence:g}"}
                 if is_doubted:
                     yield _notice(notice(record, self._groups), width)
-            case ToolCallFinished(call_id=call_id) if call_id == self._deferred:
-                return
             case ToolCallFinished(call_id=call_id, result=result):
+                if result.status == "deferred":
+                    return  # the line about its approval has said it
                 why = "" if result.status == "ok" else _why(result.status, result.text)
                 length = "" if call_id in self._came_to else took(result.duration_ms)  # nothing ran
                 yield self._call(call_id, result.status, length, why, width)

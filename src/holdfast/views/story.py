@@ -295,7 +295,7 @@ def _change(before: ModelCallStarted | None, started: ModelCallStarted, why: Seq
 def _calls(numbered: Iterable[tuple[int, Record]]) -> tuple[Call, ...]:
     calls: dict[str, Call] = {}
     asked: dict[str, str] = {}
-    aside: dict[str, CallStatus] = {}
+    aside = set[str]()
     """The calls that were put aside. None of them ever runs: the model makes it again."""
     alive_ms: dict[int, int] = {}
     epochs: dict[str, int] = {}
@@ -330,7 +330,10 @@ def _calls(numbered: Iterable[tuple[int, Record]]) -> tuple[Call, ...]:
                 change(started.call_id, status="open", attempts=started.attempt)
                 epochs[started.call_id] = started.epoch
             case ToolCallFinished(call_id=call_id, result=result):
-                change(call_id, ended_ms=at_ms, status=aside.get(call_id, result.status), text=result.text)
+                if result.status == "deferred":
+                    aside.add(call_id)
+                status = "waiting" if result.status == "deferred" else result.status
+                change(call_id, ended_ms=at_ms, status=status, text=result.text)
                 change(call_id, duration_ms=result.duration_ms if call_id in epochs else None)
                 before, taint = taint, flags_after(taint, record.seq, record.event)
                 change(call_id, origin=result.origin, trust=result.trust, sets=set_by(before, taint))
@@ -341,10 +344,9 @@ def _calls(numbered: Iterable[tuple[int, Record]]) -> tuple[Call, ...]:
                 change(call_id, ended_ms=ended_ms, status="abandoned", text=text)
             case ToolCallAdmitted(call_id=call_id, decisions=decisions) if name := grant_in(decisions):
                 change(call_id, decision=f"covered by the grant {name}")
-            case ApprovalRequested(approval_id=approval_id, call_id=call_id, is_deferred=is_deferred):
+            case ApprovalRequested(approval_id=approval_id, call_id=call_id):
                 asked[approval_id] = call_id
                 change(call_id, status="waiting")
-                aside |= {call_id: "waiting"} if is_deferred else {}
             case ApprovalResolved(approval_id=approval_id, decision=decision, by=by):
                 call_id = asked.get(approval_id, "")
                 never_ran = {"status": "asked"} if call_id in aside else {}
