@@ -545,6 +545,13 @@ _DISK = (
         "tests/core/test_refs.py",
     ),
     Mutation(
+        "what changed while an approved call waited for a place runs",
+        "runtime/prepare.py",
+        "return await self._ports.tools.reach(proposal) == reach",
+        "return True",
+        "tests/scenarios/test_what_was_approved.py",
+    ),
+    Mutation(
         "two processes may make one file at once",
         "tools/writing.py",
         '        fd = os.open(".", _LOOK | os.O_DIRECTORY, dir_fd=folder)\n',

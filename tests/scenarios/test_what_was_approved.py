@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,7 +13,9 @@ import pytest
 
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.policy.protected import Own
+from holdfast.protocol.codec import decode
 from holdfast.protocol.commands import Continue, Resolve, Send, owner
+from holdfast.protocol.events import ToolCallFinished
 from holdfast.protocol.ports import Provider, Store
 from holdfast.protocol.rows import Approval
 from holdfast.protocol.settings import Settings, changed
@@ -20,10 +23,12 @@ from holdfast.providers.script import script_from_lines
 from holdfast.redact import make_redactor
 from holdfast.runtime.controller import SessionController
 from holdfast.runtime.ports import Ports
+from holdfast.runtime.runner import CHANGED
 from holdfast.storage.volatile import VolatileStore
 from holdfast.testing.scenarios import Scenario, World, settings_of
 from holdfast.tools.builtin import make_tools
 from holdfast.tools.function import FunctionTool, tool
+from holdfast.tools.pool import PLACES
 
 ANN = owner("ann")
 ANSWER = {"text": "Done.", "repeat": True}
@@ -149,6 +154,37 @@ async def test_a_yes_is_used_only_for_what_was_shown(
             await controller.submit(session, ANN, Resolve(again.id, "approve"))
             await controller.drive(session)
     assert len(scene.ran()) == 1
+
+
+@pytest.mark.requirement("H5", "C12")
+@pytest.mark.parametrize("change", [nothing, another_program, another_content])
+async def test_what_changes_while_an_approved_call_waits_for_a_place_does_not_run(
+    tmp_path: Path, change: Callable[[Scene], None]
+) -> None:
+    workspace, store = tmp_path / "workspace", VolatileStore()
+    workspace.mkdir()
+    scene, world = Scene(SHELL, workspace, settings_of(SHELL, workspace)), World(workspace)
+    scene.make()
+    async with runtime(SHELL, store, world) as controller:
+        session = await controller.begin("a:b", ANN, Send("Go.", scene.settings))
+        await controller.drive(session)
+        (asked,) = await store.approvals(session)
+        await controller.submit(session, ANN, Resolve(asked.id, "approve"))
+        async with AsyncExitStack() as places:
+            for number in range(PLACES):
+                place = controller._ports.tools.place(f"session {number}", ())
+                await places.enter_async_context(place)
+            driving = asyncio.create_task(controller.drive(session))
+            while (await store.read(session))[-1].type != "ToolCallStarted":  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            change(scene)
+        await driving
+    events = [decode(record).event for record in await store.read(session)]
+    (result,) = [event.result for event in events if isinstance(event, ToolCallFinished)]
+    if change is nothing:
+        assert (result.status, scene.ran()) == ("ok", ["first"])
+    else:
+        assert (result.text, scene.ran()) == (CHANGED, [])
 
 
 @asynccontextmanager

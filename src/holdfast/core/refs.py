@@ -20,7 +20,7 @@ _REPLACED = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def own_refs(calls: Iterable[ToolCall], known: Sequence[int]) -> list[str]:
-    """Return the id of each call that no call had before it; empty where there is none."""
+    """Return the id of each call that no call had before it; empty for all other calls."""
     refs, seen = [], set[int]()
     for call in calls:
         mark = _mark(call.ref)

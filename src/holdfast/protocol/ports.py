@@ -37,7 +37,15 @@ from holdfast.protocol.rows import (
     Verified,
 )
 from holdfast.protocol.settings import Output, Policy, Settings
-from holdfast.protocol.tools import Admission, BackgroundProcess, Expectation, Resource, ToolSpec, Written
+from holdfast.protocol.tools import (
+    Admission,
+    BackgroundProcess,
+    Expectation,
+    Reach,
+    Resource,
+    ToolSpec,
+    Written,
+)
 from holdfast.protocol.trust import CLEAN, Label, Taint, Trust
 
 T = TypeVar("T")
@@ -440,15 +448,11 @@ class Tool(Protocol):
         ...
 
     async def plan(self, arguments: dict[str, Any], context: CallContext) -> Expectation | None:
-        """Return what will be there when the call has happened, for tools with `on_interrupt="probe"`; None for
-        others.
-        """
+        """Return what will be there when the call has happened; None unless `on_interrupt` is `probe`."""
         ...
 
     async def probe(self, expectation: Expectation, context: CallContext) -> Probed:
-        """Return whether the plan's result is there, and remove what an interrupted call left half done. Only for
-        tools with `on_interrupt="probe"`.
-        """
+        """Return whether the plan's result is there, and remove what an interrupted call left half done."""
         ...
 
 
@@ -539,6 +543,10 @@ class Tools(Protocol):
 
     async def admit(self, proposal: Proposal) -> Admission:
         """Ask all gates about a proposed call. This has no effect."""
+        ...
+
+    async def reach(self, proposal: Proposal) -> Reach:
+        """Return what a call reaches by now, whether or not it may run. This has no effect."""
         ...
 
     def place(self, session: str, resources: Sequence[Resource]) -> AbstractAsyncContextManager[None]:

@@ -90,7 +90,9 @@ class Driver:
         self._originals = originals
         self._apart = Apart()
         self._planner = Planner(ports, originals, self._apart, lease.check)
-        self._runner = Runner(ports, bus, self._session, lease.check, originals, self._apart)
+        self._runner = Runner(
+            ports, bus, self._session, lease.check, originals, self._apart, self._planner.is_as_allowed
+        )
         self._causes: Mailbox[Cause | _Over | None] = Mailbox()
         """What comes in beside the outcomes of attempts: causes, finished prepare steps, and doorbell rings."""
         self._deciding = asyncio.Lock()

@@ -35,7 +35,18 @@ from holdfast.protocol.outcomes import Built, Lost, Probed, Unaffordable, Unread
 from holdfast.protocol.ports import Check, Proposal, Wire
 from holdfast.protocol.request import Enclosed, Purpose, Request
 from holdfast.protocol.settings import Settings
-from holdfast.protocol.tools import APPROVAL, TELLING, Admission, Allowed, Asked, Refused, Told, bound
+from holdfast.protocol.tools import (
+    APPROVAL,
+    NO_REACH,
+    TELLING,
+    Admission,
+    Allowed,
+    Asked,
+    Reach,
+    Refused,
+    Told,
+    bound,
+)
 from holdfast.runtime.apart import Apart, Left
 from holdfast.runtime.compacting import compacted
 from holdfast.runtime.enclosing import fill
@@ -73,6 +84,8 @@ class Planner:
         self._looked_seq = 0
         """What made the inputs of the prompt due when they were found unchanged."""
         self._apart = apart
+        self._allowed: dict[str, tuple[Proposal, Reach]] = {}
+        """By call, what may run and what it reached when the gates let it pass, of calls that a gate asks about."""
 
     def is_quick(self, step: Prepare, state: State) -> bool:
         """Return whether the step waits for nothing."""
@@ -373,15 +386,32 @@ class Planner:
                 return probed
         if original is None:
             return Lost()
-        admission = self._originals.masked(state.session, call, original, await tools.admit(proposal))
+        admission = await self._judged(call, state, original, proposal)
         if isinstance(admission, Told):
             return await self._with_verdict(admission, state.settings)
         if call.permission is not None and not _is_allowed(call, call.permission, state.settings, admission):
             proposal = replace(proposal, is_approved=False)
-            return self._originals.masked(state.session, call, original, await tools.admit(proposal))
+            return await self._judged(call, state, original, proposal)
         if state.deferred and isinstance(admission, Asked):
             return await self._made_again(call, state, original, proposal, admission)
         return admission
+
+    async def _judged(self, call: Call, state: State, original: Original, proposal: Proposal) -> Admission:
+        """Return what the gates say about a call, as it may be stored. Remember what it reaches if it may run."""
+        admission = await self._ports.tools.admit(proposal)
+        of_turn = {each.call_id for each in state.turn.calls} - {call.call_id}
+        self._allowed = {id_: each for id_, each in self._allowed.items() if id_ in of_turn}
+        if isinstance(admission, Allowed) and admission.reach != NO_REACH:
+            runs = replace(proposal.call, arguments=admission.arguments)  # hooks may have changed them
+            self._allowed[call.call_id] = replace(proposal, call=runs), admission.reach
+        return self._originals.masked(state.session, call, original, admission)
+
+    async def is_as_allowed(self, call_id: str) -> bool:
+        """Return whether a call that is about to start reaches what it reached when the gates let it pass."""
+        if call_id not in self._allowed:
+            return True
+        proposal, reach = self._allowed.pop(call_id)
+        return await self._ports.tools.reach(proposal) == reach
 
     async def _made_again(
         self, call: Call, state: State, original: Original, proposal: Proposal, asked: Asked
@@ -392,8 +422,7 @@ class Planner:
         found = deferred.approved(state, sha256)
         if found is None:
             return asked
-        again = await self._ports.tools.admit(replace(proposal, is_approved=True))
-        allowed = self._originals.masked(state.session, call, original, again)
+        allowed = await self._judged(call, state, original, replace(proposal, is_approved=True))
         permission = Permission(found.id, found.sha256)
         if not isinstance(allowed, Allowed) or not _is_allowed(call, permission, state.settings, allowed):
             return asked

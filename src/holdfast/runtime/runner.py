@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Literal, TypeVar
 
 from msgspec.structs import replace
@@ -67,6 +67,10 @@ GIVEN_UP = (
     "This call did not run: its arguments contained what looks like a secret, and there was no room to keep them in "
     "memory. Make it again, with smaller arguments or without the secret."
 )
+CHANGED = (
+    "This call did not run: a program or file that it names changed after it was allowed. Make it again, so that "
+    "it is judged as it is now."
+)
 NO_NOTIFIER = "the configuration of this process has no [notify] command"
 SURVEY_S = 5.0
 """How long a response waits for the look at the workspace that began with its request."""
@@ -91,14 +95,23 @@ class Runner:
     """Runs the attempts of one session."""
 
     def __init__(
-        self, ports: Ports, bus: Bus, session: str, check: Check, originals: Originals, apart: Apart
+        self,
+        ports: Ports,
+        bus: Bus,
+        session: str,
+        check: Check,
+        originals: Originals,
+        apart: Apart,
+        is_as_allowed: Callable[[str], Awaitable[bool]],
     ) -> None:
+        """`is_as_allowed`: returns whether a call still reaches what it reached when the gates let it pass."""
         self._ports = ports
         self._bus = bus
         self._session = session
         self._check = check
         self._originals = originals
         self._apart = apart
+        self._is_as_allowed = is_as_allowed
         self._looked_ms = -JUST_NOW_MS
         """When a call ended and the secret files of the workspace were looked at."""
 
@@ -344,6 +357,8 @@ class Runner:
         )
         try:
             async with self._ports.tools.place(self._session, call.resources or ()):
+                if not await self._is_as_allowed(call.call_id):  # it may have waited for the place
+                    return own_result("error", CHANGED, Failure("policy_denied", CHANGED))
                 work = self._ports.tools.run(call.name, original.arguments, context)
                 raw = await self._apart.run(work, action.attempt.timeout_s + OVERDUE_S)
         except Left:

@@ -131,6 +131,20 @@ class Dispatcher:
             detail = "".join(traceback.format_tb(error.__traceback__))[-_DETAIL_CHARS:]  # without its values
             return refused("gates", Failure("policy_denied", message, detail))
 
+    async def reach(self, proposal: Proposal) -> Reach:
+        """Return what a call reaches by now, whether or not it may run. Only quick gates are asked."""
+        found = self.registry.found(proposal.call.name)
+        if found is None:
+            return NO_REACH
+        try:
+            quick = [gate for gate in self._gates if gate.pace == "quick"]
+            verdict = await passed(quick, Case(proposal, found.spec))
+            return await _reach(verdict, _binary(verdict)) if isinstance(verdict, Case) else NO_REACH
+        # What a gate can judge no longer has changed.
+        except Exception as error:
+            _raise_what_ends_the_session(error, found.spec)
+            return NO_REACH
+
     def place(self, session: str, resources: Sequence[Resource]) -> AbstractAsyncContextManager[None]:
         """Wait for a place to run in."""
         return self._pool.place(session, resources)
@@ -246,12 +260,11 @@ async def _admission(case: Case, tool: Tool) -> Admission:
     if isinstance(tool, Telling):
         return Told(tool.said(case.values), case.decisions, case.canonical)
     spec, values, workspace = case.spec, case.values, case.proposal.settings.tools.workspace
-    command = next(commands_of(spec, values), "") if spec.effect == "exec" else ""
     cwd = workspace if spec.effect == "exec" else ""
-    binary = program_of(command, workspace) if command else ""
+    binary = _binary(case)
     is_question = spec.effect == "ask"
     likeness = likeness_of(spec, case.values, workspace)
-    reach = await _reach(case, binary)
+    reach = await _reach(case, binary) if case.is_asked else NO_REACH
     if is_question or case.is_open:
         offer = "" if is_question else _offer(case)
         return Asked(
@@ -298,10 +311,17 @@ def _offer(case: Case) -> Offer | str:
         return str(why)
 
 
+def _binary(case: Case) -> str:
+    """Return the program that the call begins with; empty if it runs no command."""
+    spec = case.spec
+    command = next(commands_of(spec, case.values), "") if spec.effect == "exec" else ""
+    return program_of(command, case.proposal.settings.tools.workspace) if command else ""
+
+
 async def _reach(case: Case, binary: str) -> Reach:
-    """Return what the call reaches, if a gate asks about it."""
+    """Return what the call reaches."""
     facts = case.facts
-    if facts is None or not (facts.commands or facts.paths or facts.urls) or not case.is_asked:
+    if facts is None or not (facts.commands or facts.paths or facts.urls):
         return NO_REACH
     return await in_thread(lambda: reach_of(facts, binary))
 
