@@ -40,7 +40,7 @@ PROGRAMS = (
     Mutation(
         "a word that is known only when it runs is only text",
         "policy/programs_options.py",
-        "    if False in [word.is_known for word in words]:\n",
+        "    if any(not (word.is_known or (word.found and _only_reads(program))) for word in words):\n",
         "    if not words:\n",
         _TABLE,
     ),
@@ -75,8 +75,8 @@ PROGRAMS = (
     Mutation(
         "the words that xargs adds are known",
         "policy/programs_shell.py",
-        'rest.append(Word("", is_known=False))',
-        'rest.append(Word(""))',
+        '(given or (Word("", is_known=False),))',
+        '(given or (Word(""),))',
         _SHELL,
     ),
     Mutation(
@@ -138,8 +138,8 @@ PROGRAMS = (
     Mutation(
         "what is picked by name is never hidden",
         "policy/programs_options.py",
-        'return _Search("all", tuple(wanted) if is_plain else ())',
-        "return _Search(program.searches, tuple(wanted) if is_plain else ())",
+        'return _Search("all", tuple(wanted) if is_plain else (), is_listing)',
+        "return _Search(program.searches, tuple(wanted) if is_plain else (), is_listing)",
         _TRICKS,
     ),
     Mutation(
@@ -152,7 +152,7 @@ PROGRAMS = (
     Mutation(
         "what follows links in a folder stays in it",
         "tools/named.py",
-        '                if word.deep == "links" and entry.is_symlink():',
+        '                if is_link and word.deep == "links":',
         "                if False:",
         _TRICKS,
     ),
@@ -173,7 +173,7 @@ PROGRAMS = (
     Mutation(
         "a name that a pattern matches is a program of awk",
         "policy/programs_search.py",
-        "(reading.operands[0].is_glob or not is_plain(reading.operands[0].text))",
+        "(_is_open(reading.operands[0]) or not is_plain(reading.operands[0].text))",
         "not is_plain(reading.operands[0].text)",
         _TABLE,
     ),
@@ -190,5 +190,54 @@ PROGRAMS = (
         "any(piece.is_range for piece in pieces)",
         "is_range=False",
         "tests/policy/test_deleting.py",
+    ),
+    Mutation(
+        "find hands on no links",
+        "tools/named.py",
+        "if found.may_be_link and entry.is_symlink():",
+        "if False:",
+        "tests/policy/test_found.py",
+    ),
+    Mutation(
+        "xargs takes every name for one word",
+        "tools/named.py",
+        "elif found.is_split and not _ONE_WORD.fullmatch(word.text + entry.path[len(folder) :]):",
+        "elif False:",
+        "tests/policy/test_found.py",
+    ),
+    Mutation(
+        "find may hand on secret files",
+        "tools/named.py",
+        '                self._doubt(word, "has a secret file in it, which may be found")\n',
+        "                pass\n",
+        "tests/policy/test_found.py",
+    ),
+    Mutation(
+        "every test of find holds, also behind an or",
+        "policy/programs_search.py",
+        'if not is_simple or text in ("-o", "-or", ",")',
+        "if not is_simple",
+        "tests/policy/test_found.py",
+    ),
+    Mutation(
+        "a file that is found may be written",
+        "policy/programs.py",
+        'use.word.found and use.access == "read"',
+        "use.word.found",
+        "tests/policy/test_found.py",
+    ),
+    Mutation(
+        "a filter before xargs may read another file",
+        "policy/programs_found.py",
+        "            return all(map(_OF_SORT.fullmatch, options))\n",
+        "            return True\n",
+        "tests/policy/test_found.py",
+    ),
+    Mutation(
+        "xargs may get messages of errors",
+        "policy/simple.py",
+        "if not 0 < last <= MOST_FEEDS or _MIXING.search(data):",
+        "if not 0 < last <= MOST_FEEDS:",
+        "tests/policy/test_found.py",
     ),
 )

@@ -91,7 +91,7 @@ def _unknown(first: Word) -> str:
 
 def _doubt(use: Use) -> str:
     """Return why a person must look at the use of a file."""
-    if not use.word.is_known:
+    if not (use.word.is_known or (use.word.found and use.access == "read")):
         return "A path is known only when it runs."
     if use.access != "read" and use.word.is_glob:
         return f"It changes every file that `{shown(use.word.text)}` matches."

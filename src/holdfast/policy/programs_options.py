@@ -212,7 +212,7 @@ def reading_of(program: Program, words: Sequence[Word]) -> Reading:
                 each = each._replace(values=(*each.values, *words[at : at + missing]))
             given.append(each)
         if most and not strange:
-            strange = next((value.text for value in words[at : at + most] if value.is_glob), "")
+            strange = next((each.text for each in words[at : at + most] if each.is_glob or each.found), "")
         at += most
     return Reading(tuple(given), (*operands, *words[at:]), strange)
 
@@ -288,11 +288,18 @@ def doubts(name: str, program: Program, words: Sequence[Word], reading: Reading)
         return Uses(files, asks=f"{what} of `{name}` {why}.")
     if _row(program).is_harmless:
         return Uses(files)
-    if False in [word.is_known for word in words]:
+    if any(not (word.is_known or (word.found and _only_reads(program))) for word in words):
         return Uses(files, asks=f"A word of `{name}` is known only when it runs.")
+    files += tuple([Use("read", word) for word in words if word.found])
     if program.at_files and any(word.text.startswith("@") for word in words):
         return Uses(files, asks=f"`{name}` reads more words from a file.")
     return Uses(files) if files else NOTHING
+
+
+def _only_reads(program: Program) -> bool:
+    """Return whether every operand is a text or a file that is read, however many there are."""
+    shape = _row(program).shape
+    return "read*" in shape and {"text", "read", "read*"}.issuperset(shape)
 
 
 def _by_option(name: str, given: Given) -> Uses:

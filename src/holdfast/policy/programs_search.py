@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import dropwhile
 
 from holdfast.policy.programs_options import (
     Program,
@@ -18,7 +19,7 @@ from holdfast.policy.programs_options import (
     uses_by_row,
 )
 from holdfast.policy.programs_text import GREP, READERS
-from holdfast.policy.simple import SimpleCommand, Word
+from holdfast.policy.simple import Found, SimpleCommand, Word
 from holdfast.policy.uses import LOOKS_AT_NAMES, Depth, Reader, Use, Uses, merged
 
 _FD = Program(
@@ -120,18 +121,15 @@ def uses_of_find(command: SimpleCommand, name: str) -> Uses:
     words = command.words[1:]
     asks = [] if all(word.is_known for word in words) else [f"A word of `{name}` is known only when it runs."]
     at = 0
-    while at < len(words) and (words[at].text in ("-H", "-P", "-L") or words[at].text.startswith("-O")):
+    while at < len(words) and _is_way(words[at].text):
         asks += (
             [f"`-L` of `{name}` follows links, also out of the workspace."] if words[at].text == "-L" else []
         )
         at += 1
-    first = at
-    while at < len(words) and words[at].text[:1] not in _BEGINS_EXPRESSION:
-        at += 1
-    roots, expression = words[first:at] or (Word("."),), words[at:]
+    roots, expression = _roots(words[at:])
     asks += [f"`{shown(word.text)}` of `{name}` needs quotes." for word in expression if word.is_glob]
     done = list(_by_expression(command, name, expression, roots))
-    deep: Depth = "links" if "-L" in [word.text for word in words[:first]] else "all"
+    deep: Depth = "links" if "-L" in [word.text for word in words[:at]] else "all"
     is_listed = all(each.words[0].text in LOOKS_AT_NAMES for use in done for each in use.inner if each.words)
     found = [Use("read", root, False, deep, _names_found(expression), is_listed=is_listed) for root in roots]
     return merged([Uses(tuple(found), asks=next(iter(asks), "")), *done])
@@ -167,6 +165,55 @@ def _names_of(texts: Sequence[str]) -> tuple[list[str], Sequence[str]]:
     return names, texts
 
 
+def _is_way(text: str) -> bool:
+    return text in ("-H", "-P", "-L") or text.startswith("-O")
+
+
+def _roots(words: Sequence[Word]) -> tuple[Sequence[Word], Sequence[Word]]:
+    """Return the folders in which `find` begins, and its expression."""
+    at = next((at for at, word in enumerate(words) if word.text[:1] in _BEGINS_EXPRESSION), len(words))
+    return words[:at] or (Word("."),), words[at:]
+
+
+def printed_by_find(command: SimpleCommand) -> tuple[Word, ...]:
+    """Return what `find` prints, as words. They are split text, unless NUL characters end them; empty if it does more
+    than print, or prints something else.
+    """
+    if command.texts[:1] != ("find",):
+        return ()
+    uses = uses_of_find(command, "find")
+    roots, expression = _roots([*dropwhile(lambda word: _is_way(word.text), command.words[1:])])
+    texts = [word.text for word in expression]
+    if (
+        uses.asks
+        or uses.inner
+        or any(use.access != "read" for use in uses.files)
+        or {"-printf", "-ls"} & {*texts}
+    ):
+        return ()
+    ends = {text for text in texts if text in ("-print", "-print0")}
+    found = _found_by(expression)._replace(is_split="-print0" not in ends)
+    return tuple([Word(root.text, is_known=False, found=found) for root in roots]) if len(ends) < 2 else ()
+
+
+def _found_by(words: Sequence[Word]) -> Found:
+    """Return what an expression finds, as far as every name must pass its tests."""
+    found, is_negated, at = Found(), False, 0
+    while at < len(words):
+        text, value = words[at].text, "".join([word.text for word in words[at + 1 : at + 2]])
+        has_value = text in _FIND_VALUE or text in _FIND_READS or text.startswith("-newer")
+        is_simple = has_value or text in _FIND_ALONE
+        if not is_simple or text in ("-o", "-or", ",") or (is_negated and text == "("):
+            return Found()
+        if not is_negated and text in ("-name", "-iname") and is_plain_pattern(value):
+            found = found._replace(names=(value.casefold(),))
+        elif not is_negated and (text, value) == ("-type", "f"):
+            found = found._replace(may_be_link=False)
+        is_negated = text in ("!", "-not")
+        at += 2 if has_value else 1
+    return found
+
+
 def _by_expression(
     command: SimpleCommand, name: str, words: Sequence[Word], roots: Sequence[Word]
 ) -> Iterator[Uses]:
@@ -179,7 +226,8 @@ def _by_expression(
             continue
         if text in _FIND_RUNS:
             end = next((i for i in range(at, len(words)) if _ends_exec(words, i)), len(words))
-            inner = _with_matches(command, words[at:end], roots[0])
+            found = _found_by(words[: at - 1]) if text == "-exec" else None
+            inner = _with_matches(command, words[at:end], roots, found)
             yield Uses(inner=(inner._replace(is_folder_known=False) if text.endswith("dir") else inner,))
             at = end + 1
         elif text in _FIND_WRITES:
@@ -206,10 +254,17 @@ def _ends_exec(words: Sequence[Word], at: int) -> bool:
     return words[at].text == ";" or (words[at].text == "+" and words[at - 1].text == "{}")
 
 
-def _with_matches(command: SimpleCommand, words: Sequence[Word], root: Word) -> SimpleCommand:
-    """Return what `-exec` runs. What it finds is known only when it runs, but it lies under the root."""
-    found = tuple([Word(root.text, is_known=False) if "{}" in word.text else word for word in words])
-    return SimpleCommand(found, folders=command.folders, is_folder_known=command.is_folder_known)
+def _with_matches(
+    command: SimpleCommand, words: Sequence[Word], roots: Sequence[Word], found: Found | None
+) -> SimpleCommand:
+    """Return what `-exec` runs. What it finds is known only when it runs, but it lies under the roots."""
+    inner: list[Word] = []
+    for word in words:
+        if word.text == "{}" and all(root.is_known and not root.is_glob for root in roots):
+            inner += [Word(root.text, is_known=False, found=found) for root in roots]
+        else:
+            inner.append(Word(roots[0].text, is_known=False) if "{}" in word.text else word)
+    return SimpleCommand(tuple(inner), folders=command.folders, is_folder_known=command.is_folder_known)
 
 
 # --- sed ------------------------------------------------------------------------------------------
@@ -246,7 +301,7 @@ def uses_of_sed(command: SimpleCommand, name: str) -> Uses:
     uses = [uses_by_row(name, _SED, words)]
     if reading.has("-f", "--file"):
         uses.append(Uses(asks=f"`{name}` runs a script in a file."))
-    unread = next((word.text for word in scripts if word.is_glob or not is_plain_sed(word.text)), "")
+    unread = next((word.text for word in scripts if _is_open(word) or not is_plain_sed(word.text)), "")
     if unread:
         uses.append(
             Uses(asks=f"The script `{shown(unread)}` of `{name}` may run a program or use other files.")
@@ -345,9 +400,14 @@ def _with_program(
     uses = [uses_by_row(name, program, words)]
     if reading.has("-f", "--file", "--from-file"):
         uses.append(Uses(asks=f"`{name}` runs a program in a file."))
-    elif reading.operands and (reading.operands[0].is_glob or not is_plain(reading.operands[0].text)):
+    elif reading.operands and (_is_open(reading.operands[0]) or not is_plain(reading.operands[0].text)):
         uses.append(Uses(asks=f"The program of `{name}` may run something or use other files."))
     return merged([*uses, doubts(name, program, words, reading)])
+
+
+def _is_open(word: Word) -> bool:
+    """Return whether a word may become the name of a file, which would be read as a program."""
+    return word.is_glob or word.found is not None
 
 
 SEARCH_READERS: Mapping[str, Reader] = {

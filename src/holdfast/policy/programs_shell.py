@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from holdfast.policy.programs_found import words_from
 from holdfast.policy.programs_options import Program, reading_of, shown, uses_by_row
 from holdfast.policy.protected import is_matched
 from holdfast.policy.simple import SimpleCommand, Word
@@ -281,13 +282,21 @@ def _xargs(command: SimpleCommand, name: str) -> Uses:
     found = uses_by_row(name, _XARGS._replace(operands="text*"), own)
     mark = "".join(word.text for word in reading.values("-I", "-i", "--replace")[-1:])
     is_marked = reading.has("-I", "-i", "--replace")
-    rest = [
-        word._replace(is_known=False) if is_marked and (mark or "{}") in word.text else word
-        for word in reading.operands
-    ]
-    if rest and not is_marked:
-        rest.append(Word("", is_known=False))
-    return merged([found, Uses(inner=(_inner(command, rest),))]) if rest else found
+    given = words_from(command, reading)
+    rest: list[Word] = []
+    for word in reading.operands:
+        if is_marked and given and word.text == mark:
+            rest += given
+        else:
+            is_unknown = is_marked and (mark or "{}") in word.text
+            rest.append(word._replace(is_known=False) if is_unknown else word)
+    if not rest:
+        return found
+    inner = _inner(command, rest)
+    if not is_marked:
+        more = inner._replace(words=(*inner.words, *(given or (Word("", is_known=False),))))
+        return merged([found, Uses(inner=(more, inner) if given else (more,))])  # it may have nothing to add
+    return merged([found, Uses(inner=(inner,))])
 
 
 def _env(command: SimpleCommand, name: str) -> Uses:

@@ -32,7 +32,7 @@ from holdfast.policy.shell_input import after_document, ends_of_documents
 from holdfast.policy.shell_plain import RESERVED, plain_script
 from holdfast.policy.shell_text import Unreadable, encoded, hidden_in, tree_of
 from holdfast.policy.shell_words import LITERAL, NUMBERS, PLAIN
-from holdfast.policy.simple import Script, SimpleCommand, Word
+from holdfast.policy.simple import Script, SimpleCommand, Word, fed
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -228,9 +228,13 @@ class _Reader(CommandReader):
         if len(units) > 1:
             self._pipelines += 1
             number = self._pipelines
+            first = len(self.commands)
             for unit in units:
                 with self._variables.apart(), self._piped(number):
                     self._unit(unit, flow)
+            is_plain = all(unit.node is not None and unit.node.type == "command" for unit in units)
+            if is_plain and len(self.commands) == first + len(units):
+                self.commands[first:] = fed(self.commands[first:], self._data)
             return Ways(flow, flow)
         if is_conditional:
             with self._variables.perhaps():

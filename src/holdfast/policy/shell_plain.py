@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from holdfast.policy.shell_flow import OF_SHELL, Flow, Ways, sets_variables, ways_of
 from holdfast.policy.shell_text import MAX_COMMANDS, MAX_WORDS, TOO_MANY
-from holdfast.policy.simple import Redirection, Script, SimpleCommand, Word
+from holdfast.policy.simple import Redirection, Script, SimpleCommand, Word, fed
 
 _TOKEN = re.compile(
     r"""
@@ -60,7 +60,7 @@ def plain_script(text: str, home: str, folders: Sequence[str]) -> Script | None:
     entry = Flow(tuple(folders))
     ways = Ways(entry, entry)
     commands: list[SimpleCommand] = []
-    words_left, count = MAX_WORDS, 0
+    words_left, count, data = MAX_WORDS, 0, text.encode()
     for operator, pipeline in pipelines:
         entry = ways.entry(operator)
         if len(pipeline) > 1:
@@ -71,6 +71,8 @@ def plain_script(text: str, home: str, folders: Sequence[str]) -> Script | None:
             if len(commands) >= MAX_COMMANDS or words_left < 0:
                 return Script(tuple(commands), TOO_MANY)
             commands.append(SimpleCommand(words, (), redirections, *entry, pipes))
+        if len(pipeline) > 1:
+            commands[-len(pipeline) :] = fed(commands[-len(pipeline) :], data)
         found = Ways(entry, entry)
         words = pipeline[0][0]
         if len(pipeline) == 1 and words[0].text in OF_SHELL:  # longer ones run in shells of their own

@@ -5,10 +5,22 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 OWN_PIPE = "/dev/fd/63"
 """What the shell puts in place of `<(...)` and `>(...)`."""
+
+
+class Found(NamedTuple):
+    """What a program finds below a folder and hands on to another one as words."""
+
+    names: tuple[str, ...] = ()
+    """Patterns that every name matches, in small letters; empty: any name."""
+    may_be_link: bool = True
+    is_split: bool = False
+    """Whether it is handed on as a text that is split at blanks, and has quotes."""
 
 
 class Word(NamedTuple):
@@ -22,6 +34,9 @@ class Word(NamedTuple):
     """Whether it has an unquoted `*`, `?` or `[`: the shell replaces it by the names that match."""
     is_range: bool = False
     """Whether a range in braces counts out a part of it: `{1..9}`."""
+    found: Found | None = None
+    """What it stands for, if a program finds it below the folder that the text names. It may be several words, and
+    none of them begins with a dash."""
 
 
 class Redirection(NamedTuple):
@@ -45,11 +60,34 @@ class SimpleCommand(NamedTuple):
     """Whether it runs in one of the folders for certain."""
     pipes: tuple[int, ...] = ()
     """The pipelines that it is a part of, by their numbers; 0: what it prints becomes words, or a file, of others."""
+    feeds: tuple[SimpleCommand, ...] = ()
+    """If it is `xargs`, the commands before it in its pipeline, which alone write what it reads."""
 
     @property
     def texts(self) -> tuple[str, ...]:
         """The texts of its words."""
         return tuple([word.text for word in self.words])
+
+
+MOST_FEEDS = 4
+"""How long a pipeline before `xargs` may be."""
+
+
+_MIXING = re.compile(rb">&|&>|\|&")
+"""What may let `xargs` read messages of errors, too."""
+
+
+def fed(commands: Sequence[SimpleCommand], data: bytes) -> Sequence[SimpleCommand]:
+    """Return the commands of a pipeline, with what `xargs` reads.
+
+    Args:
+        commands: Each part of the pipeline, if each is one simple command.
+        data: The whole text.
+    """
+    last = next((at for at in range(1, len(commands)) if commands[at].texts[:1] == ("xargs",)), 0)
+    if not 0 < last <= MOST_FEEDS or _MIXING.search(data):
+        return commands
+    return [*commands[:last], commands[last]._replace(feeds=tuple(commands[:last])), *commands[last + 1 :]]
 
 
 class Script(NamedTuple):

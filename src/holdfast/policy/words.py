@@ -16,7 +16,7 @@ from holdfast.policy.mentions import mentioned, takers
 from holdfast.policy.programs import uses_of
 from holdfast.policy.programs_options import HARMLESS_DEVICES
 from holdfast.policy.protected import Access
-from holdfast.policy.simple import OWN_PIPE, SimpleCommand
+from holdfast.policy.simple import OWN_PIPE, Found, SimpleCommand
 from holdfast.policy.uses import Depth
 
 _GUESSED_WRITES = frozenset(
@@ -57,6 +57,8 @@ class PathWord(NamedTuple):
     """As in `Use.is_target`."""
     has_dots: bool = False
     """Whether its wildcards also match a leading dot."""
+    found: Found | None = None
+    """As in `Word.found`."""
 
 
 def words_of(command: Command) -> Iterator[PathWord]:
@@ -138,8 +140,14 @@ def _used(step: Step, *, is_listed: bool) -> Iterator[PathWord]:
         word = use.word
         if word.text == OWN_PIPE:
             continue
-        is_sure = word.is_known and (is_known or word.text.startswith("/"))
-        more = "" if use.is_listed and not is_listed else use.deep, use.picked, use.is_target
+        is_sure = (word.is_known or word.found is not None) and (is_known or word.text.startswith("/"))
+        more = (
+            "" if use.is_listed and not is_listed else use.deep,
+            use.picked,
+            use.is_target,
+            False,
+            word.found,
+        )
         yield PathWord(word.text, use.access, "", word.is_glob, True, is_sure, use.overwrites, *more)
     for operator, word in step.command.redirections:
         if operator.startswith("<<") or word.text in HARMLESS_DEVICES or word.text == OWN_PIPE:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Collection, Iterator, Sequence
 from fnmatch import fnmatchcase
@@ -13,6 +14,7 @@ from fnmatch import fnmatchcase
 from holdfast.policy.paths import is_inside, malformed, secret_rule
 from holdfast.policy.protected import WILDCARDS, fits_wildcards, is_matched
 from holdfast.policy.rules import PathFact
+from holdfast.policy.simple import Found
 from holdfast.policy.uses import Depth
 from holdfast.policy.words import PathWord
 from holdfast.tools.git_folders import place_in_git
@@ -22,6 +24,8 @@ from holdfast.tools.own import OwnPlaces, look_at
 
 MAX_ENTRIES = 20_000
 """How many names of folders are compared with the wildcards of a call."""
+_ONE_WORD = re.compile(r"[!#-&(-\[\]-~]*")
+"""What `xargs` takes as it is: no blank, no quote and no backslash."""
 _WILD = ("*", "?", "[")
 _SECRET_EXAMPLES = (".env",)
 """Names that a wildcard after a dot may be meant for, also where no such file exists yet."""
@@ -72,6 +76,8 @@ class WordFacts:
                 self._expand(word, real, wild)
             if word.is_used:
                 self._prove(word, real, wild, is_there=is_there)
+            if word.found:
+                self._prove_found(word, word.found, real)
             if word.deep:
                 for folder in self._matching(word, real, wild) if wild else (real,):
                     self._look_below(word, folder)
@@ -104,6 +110,22 @@ class WordFacts:
         if deep == "unignored":
             return self._keeps_ignoring and is_ignored(entry.path, self._workspace, is_folder=is_folder)
         return deep in ("shown", "visible") and entry.name.startswith(".")
+
+    def _prove_found(self, word: PathWord, found: Found, folder: str) -> None:
+        """Note what a program may find and hand on that is a secret, a link, or a name that becomes several words."""
+        below = _below(folder) if not self.unproved else ()
+        for count, entry in enumerate(below):
+            if count >= MAX_ENTRIES:
+                self._doubt(word, "has too many files in it")
+                return
+            if not (word.deep or _is_picked(entry.name, found.names)):
+                continue
+            if found.may_be_link and entry.is_symlink():
+                self._doubt(word, "has a link in it, which may be followed")
+            elif secret_rule(entry.path):
+                self._doubt(word, "has a secret file in it, which may be found")
+            elif found.is_split and not _ONE_WORD.fullmatch(word.text + entry.path[len(folder) :]):
+                self._doubt(word, "has a name in it that `xargs` takes for several words")
 
     def _path_of(self, word: PathWord) -> str:
         """Return the path of a word, from the root of the disk."""
@@ -221,6 +243,20 @@ class WordFacts:
 def _may_be_ignores(word: PathWord) -> bool:
     name = os.path.basename(word.text)  # noqa: PTH119
     return name == IGNORES or (word.is_glob and is_matched(IGNORES, name))
+
+
+def _below(folder: str) -> Iterator[os.DirEntry[str]]:
+    """Return everything under a folder, without following links."""
+    folders = [folder]
+    while folders:
+        try:
+            with os.scandir(folders.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+                    yield entry
+        except OSError:
+            continue
 
 
 def _is_picked(name: str, patterns: Sequence[str]) -> bool:
