@@ -20,12 +20,13 @@ KNOWN = [f"known-value-{number}-of-a-session" for number in range(5)]
 
 
 def samples() -> dict[str, str]:
-    """Ordinary texts by kind; none holds a secret."""
+    """Texts by kind; the last ones hold what may be a secret, or what is one."""
     rows = [
         {"id": f"call_{n:06}", "path": f"src/app/module_{n}.py", "input_tokens": n * 37, "ok": n % 3 == 0}
         for n in range(100)
     ]
     log = "2026-03-04T10:11:{:02}.123Z INFO worker[{}]: GET /v1/items/{} took {} ms, 200, 5312 bytes\n"
+    code = (ROOT / "src/holdfast/protocol/events.py").read_text("utf-8") * 3
     return {
         "code": (ROOT / "src/holdfast/protocol/events.py").read_text("utf-8"),
         "typed code": "class Sign:\n    x_pass: bool = False\n    def by(self, token: str) -> None: ...\n"
@@ -36,7 +37,24 @@ def samples() -> dict[str, str]:
         "german": "Über die Größe der Änderung wird später entschieden, so hieß es. " * 100,
         "chinese": "这段文字没有任何秘密。" * 100,
         "base64": "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWZnaGlqa2xtbm9w" * 100,
+        "benign, 4 KB": seeded(code, "login(password=password, user=user)\n"),
+        "password, 4 KB": seeded(code, "DB_PASSWORD=hunter2" + "2x\n"),
+        "key, 4 KB": seeded(code, "key = ghp_" + "0123456789abcdefghijklmnopqrstuvwxyzAB\n"),
+        "header, 4 KB": seeded(code, "Authorization: Bearer " + "abcdefgh0123456789abc\n"),
+        "all benign": "f(password=password)\n" * 500,
+        "all passwords": "password=hunter2" + "2x\n" + "password=hunter22x\n" * 500,
     }
+
+
+def seeded(text: str, line: str) -> str:
+    """Put the line into the text after every 4 KB."""
+    pieces, size = [], 0
+    for each in text.splitlines(keepends=True):
+        if size // 4096 != (size + len(each)) // 4096:
+            pieces.append(line)
+        pieces.append(each)
+        size += len(each)
+    return "".join(pieces)
 
 
 def cpu_us(action: Callable[[], object], calls: int) -> float:

@@ -8,6 +8,7 @@ _DEFERRED = "tests/core/test_deferred.py"
 _PATCHES = "tests/tools/test_apply_patch.py"
 _HOOKS = "tests/extensions/test_hook_functions.py"
 _SECRETS = "tests/tools/test_secret_files.py"
+_PIECES = "tests/redact/test_pieces.py"
 
 HANDS = (
     Mutation(
@@ -289,5 +290,19 @@ HANDS = (
         "Cache(MAX_CACHED, TTL_MS",
         "Cache(10**9, TTL_MS",
         "tests/tools/test_web_search.py",
+    ),
+    Mutation(
+        "what a mark uncovers is not looked for",
+        "redact/redactor.py",
+        "if not self.find(lines, is_cut=is_cut):",
+        "if True:",
+        _PIECES,
+    ),
+    Mutation(
+        "a gate sees nothing of the lines after a piece",
+        "redact/redactor.py",
+        'seen = text.find("\\n", cut + _REACH_CHARS)',
+        "seen = cut",
+        _PIECES,
     ),
 )

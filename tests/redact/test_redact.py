@@ -233,6 +233,10 @@ HOSTILE = [
     "x-",
     "ey",
     "-----BEGIN PRIVATE KEY-----",
+    " -u a:b1\n",
+    "password=letmein,",
+    '"password": [',
+    "://a:",
 ]
 
 

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from holdfast.redact.part import part_of
 from holdfast.redact.redactor import (
+    GATE,
     KNOWN_SECRET_MIN_CHARS,
-    PLACES_GATE,
-    SHAPES_GATE,
     Redactor,
     make_redactor,
 )
@@ -23,9 +22,8 @@ from holdfast.redact.spans import Span
 from holdfast.redact.stream import STREAM_PENDING_MAX_CHARS, StreamRedactor
 
 __all__ = [
+    "GATE",
     "KNOWN_SECRET_MIN_CHARS",
-    "PLACES_GATE",
-    "SHAPES_GATE",
     "STREAM_PENDING_MAX_CHARS",
     "Redactor",
     "Span",

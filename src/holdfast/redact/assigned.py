@@ -6,36 +6,22 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator
+from itertools import pairwise
+from string import ascii_letters
 
-from holdfast.redact.gates import widened
+from holdfast.redact.gates import unlike, widened
 from holdfast.redact.likeness import is_counted
 from holdfast.redact.spans import Span, places
 
 _PASSWORD_NAMES = ("passw", "passphrase", "pwd", "_pass", "_pw")
 _SECRET_NAMES = ("token", "secret", "credential", "key")
-_KEY_OWNERS = tuple(
-    owner + dash
-    for owner in (
-        "api",
-        "access",
-        "auth",
-        "account",
-        "private",
-        "signing",
-        "encryption",
-        "license",
-        "secret",
-        "iam",
-        "ibm",
-        "cloud",
-        "softlayer",
-        "sl",
-        "artif",
-        "artifactory",
-    )
-    for dash in ("", "_", "-")
-)
+_OWNERS = (
+    "api", "access", "auth", "account", "private", "signing", "encryption", "license", "secret", "iam", "ibm",
+    "cloud", "softlayer", "sl", "artif", "artifactory",
+)  # fmt: skip
+_KEY_OWNERS = tuple(owner + dash for owner in _OWNERS for dash in ("", "_", "-"))
 """`key` alone does not name a secret. After one of these it does."""
 
 _NAME_REST = re.compile(r"[A-Za-z0-9_.-]{0,40}")
@@ -56,16 +42,20 @@ _VALUE = re.compile(
     re.VERBOSE,
 )
 _VALUE_REST = re.compile(r"""[^\s"'`,;&<>|]*""")
+_PLACEHOLDER_WORDS = (
+    "none", "null", "nil", "true", "false", "yes", "no", "undefined", "empty", "string", "str", "bytes", "int",
+    "text", "any", "optional", "required", "secret", "token", "password", "passwd", "bearer", "basic", "hidden",
+    "masked", "unknown", "missing", "invalid", "default", "test", "self", "this", "async", "await", "function", "env",
+    "prompt",
+)  # fmt: skip
 _PLACEHOLDER = re.compile(
-    r"""(?ix)
-    <.*>? | \[.*\]? | \{.*\}? | \$.* | %.* | \(.*
-  | [x*.\#_•-]{3,} | .*x{4,}.* | .*\*{3,}.* | .*\.\.\.? | (.)\1{5,} | (?-i:.*EXAMPLE.*)
+    rf"""(?ix)
+    <.*>? | \[.*\]? | \{{.*\}}? | \$.* | %.* | \(.*
+  | [x*.\#_•-]{{3,}} | .*x{{4,}}.* | .*\*{{3,}}.* | .*\.\.\.? | (.)\1{{5,}} | (?-i:.*EXAMPLE.*)
   | .*(?<![a-z0-9])(?:your|change[_-]?me|placeholder|redacted|example|dummy|fake|goes[_-]?here).*
   | .*(?<![a-z0-9])(?:insert|replace|enter)[_-].*
-  | .*\$\{\w*\}.* | .*\{\{[^{}]*\}\}.* | .*\$\(.*
-  | (?:none|null|nil|true|false|yes|no|undefined|empty|string|str|bytes|int|text|any|optional|required
-     |secret|token|password|passwd|bearer|basic|hidden|masked|unknown|missing|invalid|default|test|self|this
-     |async|await|function|env|prompt)\W*
+  | .*\$\{{\w*\}}.* | .*\{{\{{[^{{}}]*\}}\}}.* | .*\$\(.*
+  | (?:{"|".join(_PLACEHOLDER_WORDS)})\W*
     """
 )
 _ADDRESS = re.compile(r"(?:[a-z]+:)?//.*|[./~]+/.*|/[a-z]+/.*|[\W_]+")
@@ -85,9 +75,28 @@ _DIGITS_ONLY_MIN_CHARS = 16
 _GIVEN_AT_ONCE = r"(?::[A-Za-z]{1,20}=|\|\|?=|[:=!]?==?|=>)\t{0,8}"
 """`_GIVEN` with a `=` and without blanks: what follows it may be a password of letters alone."""
 _BARE = "[^\\s\"'`,;&<>|"
-_NO_WORD = rf"[A-Za-z_-]*(?:[.:!?)]*{_BARE}A-Za-z_.:!?)-]|[.:!?)]+[A-Za-z_-])|[.:!?)]"
-"""The beginning of a bare value that is more than a word with punctuation."""
-_QUOTED = (('\\\\?"', '[^\\n"'), ("\\\\?'", "[^\\n'"), ("\\\\?`", "[^\\n`"))
+_BARE_END = r"""(?:[\s"'`,;&<>|]|$)"""
+_MARKS = "\"'`"
+_QUOTED = [(rf"\\?{mark}", rf"[^\n{mark}") for mark in _MARKS]
+_PLACEHOLDER_BEGINS = "<{$%(["
+"""A value that begins with one of these is a placeholder, whatever follows."""
+_NO_WORD = "|".join(
+    (
+        rf"{_BARE}A-Za-z_.:!?)<{{$%(\[-]{_BARE}]{{3}}",
+        rf"[.:!?)]{_BARE}]{{3}}",
+        rf"[A-Za-z_-]+[.:!?)]*{_BARE}A-Za-z_.:!?)(\[-]",
+        r"[A-Za-z_-]+[.:!?)]+[(\[]",
+        r"[A-Za-z_-]{20}[A-Za-z_-]*[.(\[]|[A-Za-z_-]*-[A-Za-z_-]*\[|[A-Za-z_-]*-\(",
+        r"[A-Za-z_-]*-[A-Za-z_-]*[.:!?)]+[A-Za-z_-]",
+        r"[A-Za-z_]+(?:[:!?)][.:!?)]*|\.[.:!?)]+)[A-Za-z_-]|[A-Za-z_]+\.-",
+        rf"[A-Za-z_]+(?:\.[A-Za-z_][A-Za-z0-9_]*)+[\]){{}}.:\[]*{_BARE}A-Za-z0-9_\]){{}}.:(\[]",
+        r"[A-Za-z_]+(?:\.[A-Za-z_][A-Za-z0-9_]*)+(?:\.[\]){}.:\[]|[\]){}:\[])[\]){}.:\[]*[A-Za-z0-9_(]",
+        r"[A-Za-z_]+(?:\.[A-Za-z_][A-Za-z0-9_]*)+\.[0-9]",
+    )
+)
+"""The beginnings of bare values that are more than a word with punctuation and no code: no call, no attribute and no
+index.
+"""
 
 
 def _token(character: str) -> str:
@@ -98,41 +107,81 @@ def _token(character: str) -> str:
     return rf"(?:{'|'.join(early)}|{other}{{{_TOKEN_MIN_CHARS},}}\d)"
 
 
+def _one_word() -> str:
+    """Return a gate's pattern for a bare value of letters alone, other than a placeholder."""
+
+    def but(letters: str, depth: int) -> str:
+        others = "".join(letter for letter in ascii_letters if letter not in letters)
+        return rf"[{others}_-][A-Za-z_.:!?)-]{{{max(_PASSWORD_MIN_CHARS - 1 - depth, 0)}}}[A-Za-z_-]*"
+
+    word = unlike(_PLACEHOLDER_WORDS, but, lambda depth: f"[.:!?)]{{{max(_PASSWORD_MIN_CHARS - depth, 0)}}}")
+    return f"{word}[.:!?)]*{_BARE_END}"
+
+
+def _in_marks(mark: str) -> str:
+    """Return a gate's pattern for the beginning of a quoted value, other than a placeholder."""
+    any_ = _ascii_but(mark)
+
+    def but(letters: str, depth: int) -> str:
+        others = _ascii_but(letters + mark if depth else letters + mark + _PLACEHOLDER_BEGINS)
+        return f"{others}{any_}{{{max(_PASSWORD_MIN_CHARS - 1 - depth, 0)}}}"
+
+    value = unlike(_PLACEHOLDER_WORDS, but, lambda depth: mark if depth >= _PASSWORD_MIN_CHARS else "")
+    return rf"\\?{mark}(?:{value}|{any_}*[^\x00-\x7f])"
+
+
+def _ascii_but(characters: str) -> str:
+    """Return the class of ASCII's characters without these and without the line break. Larger classes take the engine
+    long.
+    """
+    ends = [-1, *sorted({*map(ord, characters), ord("\n")}), 128]
+    ranges = [rf"\x{one + 1:02x}-\x{other - 1:02x}" for one, other in pairwise(ends) if other - one > 1]
+    return f"[{''.join(ranges)}]"
+
+
 def gate_patterns() -> Iterator[str]:
     """What a gate before `find_assigned` looks for: a name, what may follow it, and the beginning of a possible
-    value.
+    value. The pattern leaves out most placeholders and code, so that a page of them does not open the gate.
     """
     passwords = "|".join(_PASSWORD_NAMES)
-    secrets = "|".join([*_SECRET_NAMES[:-1], *(f"{owner}key" for owner in _KEY_OWNERS)])
+    # The last letters of the owners: a gate with all their names would have to learn far more states.
+    owners = "|".join(sorted({owner[-2:] for owner in _OWNERS}))
+    secrets = "|".join([*_SECRET_NAMES[:-1], f"(?:{owners})[_-]?key"])
     quoted = "|".join(f"{mark}{character}]{{{_PASSWORD_MIN_CHARS}}}" for mark, character in _QUOTED)
-    quoted_token = "|".join(mark + _token(character) for mark, character in _QUOTED)
+    quoted_word = "|".join(map(_in_marks, _MARKS))
+    quoted_token = "|".join(mark + _token(characters) for mark, characters in _QUOTED)
     cases = (
         (secrets, f"{_GIVEN}|{_SAID}", f"{quoted_token}|{_token(_BARE)}"),
-        (passwords, _GIVEN, f"{quoted}|{_NO_WORD}"),
-        (passwords, _GIVEN_AT_ONCE, f"{_BARE}]{{{_PASSWORD_MIN_CHARS}}}"),
+        (passwords, _GIVEN, f"{quoted_word}|{_NO_WORD}"),
+        (passwords, _GIVEN_AT_ONCE, _one_word()),
         (passwords, _SAID, rf"{quoted}|{_BARE}\d]*\d"),
     )
     for names, between, value in cases:
         yield widened(f"(?i:{names}){_NAME_REST.pattern}{_NAME_END}(?:{between}){_PREFIX}(?:{value})")
 
 
-def find_assigned(text: str) -> Iterator[Span]:
-    """Yield values of variables, fields, options and sentences whose name is a secret's."""
-    lowered = text.lower()
-    if len(lowered) != len(text):  # a letter that changes length in lower case would shift all that follows
-        lowered = text.translate(_ASCII_LOWER)
+def find_assigned(text: str, begin: int = 0, end: int = sys.maxsize) -> Iterator[Span]:
+    """Yield values of variables, fields, options and sentences whose name is a secret's and begins in that part."""
+    part = text[begin:end]
+    lowered = part.lower()
+    if len(lowered) != len(part):  # a letter that changes length in lower case would shift all that follows
+        lowered = part.translate(_ASCII_LOWER)
     for names, kind, is_real in (
         (_PASSWORD_NAMES, "password", _is_password),
         (_SECRET_NAMES, "secret", _is_secret),
     ):
         for name in names:
+            if name not in lowered:
+                continue
             done = 0
             for at in places(lowered, name):
                 if at < done or (name == "key" and not lowered.endswith(_KEY_OWNERS, max(at - 12, 0), at)):
                     continue
-                span = _assigned(text, at, at + len(name), kind, is_real)
+                if name == "_pass" and lowered.startswith(("w", "phrase"), at + len(name)):
+                    continue  # judged by the longer name
+                span = _assigned(text, begin + at, begin + at + len(name), kind, is_real)
                 if span:
-                    done = span.end
+                    done = span.end - begin
                     yield span
 
 

@@ -11,7 +11,7 @@ from itertools import chain
 
 from holdfast.redact.assigned import find_assigned
 from holdfast.redact.credentials import find_credentials
-from holdfast.redact.redactor import PLACES_GATE
+from holdfast.redact.redactor import GATE
 
 _SEEN_CHARS = 512
 """The longest quotation of a secret."""
@@ -37,7 +37,7 @@ def find_begun(text: str) -> int:
 def _quoted(line: str, mark: str) -> int:
     """Return where the secret begins in the quotation, if another word of it ends the line."""
     closed = f"{line}0{mark}"
-    if not PLACES_GATE.is_open(closed):
+    if not GATE.is_open(closed):
         return len(line)
     spans = chain(find_assigned(closed), find_credentials(closed))
     return min((span.start for span in spans if span.end >= len(line)), default=len(line))

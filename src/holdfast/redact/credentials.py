@@ -6,22 +6,34 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 
 from holdfast.redact.assigned import is_placeholder
-from holdfast.redact.gates import widened
-from holdfast.redact.named import PLACES, Place
+from holdfast.redact.gates import unlike, widened
+from holdfast.redact.named import COMMAND_CHARS, HINT_REACH_CHARS, PLACES, Place
 from holdfast.redact.spans import Span
 
 _AUTHORIZATION = re.compile(
     r"""(?i)authorization\\?["']?\s{0,4}[:=,]\s{0,4}\\?["']?"""
     r"""(?:(?:bearer|basic|token|apikey|digest|aws4-hmac-sha256)\s{1,4})?(?P<s>[^\s"'\\,<>]{6,})"""
 )
+
+
+def _no_mark(letters: str, depth: int) -> str:
+    return rf"""[^\s"'\\,<>\x5b{letters}][^\s"'\\,<>]{{{max(5 - depth, 0)}}}"""
+
+
+_AUTHORIZATION_SIGN = (
+    r"""(?i)authorization\\?["']?\s{0,4}[:=,]\s{0,4}\\?["']?(?:[A-Za-z0-9-]{5,20}\s{1,4})?"""
+    + unlike(["bearer"], _no_mark, lambda _: "")
+)
+"""Without the marks of earlier redactions, whose value is the word `Bearer`."""
 _BEARER = re.compile(r"\b[Bb](?:earer|EARER)\s{1,4}(?P<s>[\w.~+/=-]{16,})")
 _API_HEADER = re.compile(
-    r"""(?i)x-[a-z-]{0,30}(?:key|token|auth)\\?["']?\s{0,4}[:=]\s{0,4}\\?["']?(?P<s>[^\s"'\\,<>]{8,})"""
+    r"""(?i)x-[a-z-]{0,30}(?:key|token|auth)\\?["']?\s{0,4}[:=]\s{0,4}\\?["']?(?P<s>[^\s"'\\,<>\x5b][^\s"'\\,<>]{7,})"""
 )
-_URL_USER = re.compile(r"://[^\s/?#:@\"'<>]{0,256}:(?P<s>[^\s/?#\"'<>]{3,512})@(?=[\w\[])")
+_URL_USER = re.compile(r"://[^\s/?#:@\"'<>]{0,256}:(?P<s>[^\s/?#\"'<>\x5b][^\s/?#\"'<>]{2,511})@(?=[\w\[])")
 _CURL_USER = re.compile(
     r"""\s(?:-u|--user|--proxy-user)(?:[ \t]{1,4}|=)?"""
     r"""(?P<s>(?=[^\s]*:)(?:"[^"\n]{0,256}"|'[^'\n]{0,256}'|[^\s"'])+)"""
@@ -31,21 +43,29 @@ _CARD = re.compile(r"[2-6]\d{3}(?:[ -]?\d){8,15}(?![\w-]|\.\d)")
 _CARD_NUMBER = re.compile(r"4\d{12}(?:\d{3}){0,2}|(?:5[1-5]|2[2-7]|35|6[045])\d{14}|3[47]\d{13}|3[068]\d{12}")
 
 
-def find_credentials(text: str, whole: str = "") -> Iterator[Span]:
-    """Yield headers, users in URLs and on command lines, and card numbers.
-
-    `whole`: what the text is a part of.
-    """
-    for place in _PLACES:
-        hinted = whole if whole and place.is_far else text
-        if any(hint in hinted for hint in place.hints):
-            for match in place.pattern.finditer(text):
-                if place.is_real(match["s"]):
-                    yield Span(*match.span("s"), place.kind)
-    for match in _CARD.finditer(text):
-        before = text[match.start() - 1 : match.start()]
-        if not (before.isalnum() or before in ("_", ".", "+", "-")) and _is_card(match[0]):
-            yield Span(*match.span(), "card")
+def find_credentials(text: str, begin: int = 0, end: int = sys.maxsize) -> Iterator[Span]:
+    """Yield headers, users in URLs and on command lines, and card numbers that begin in that part of whole lines."""
+    part = text[begin:end]
+    hinted: dict[Place, list[str]] = {}
+    for hint, place in _HINTS:
+        if hint in part:
+            hinted.setdefault(place, []).append(hint)
+    for place, hints in hinted.items():
+        if place.command and place.command not in text[max(begin - COMMAND_CHARS, 0) : end]:
+            continue
+        # Every match begins in the line of a hint, or right before it.
+        first = begin + max(part.rfind("\n", 0, min(map(part.find, hints))), 0)
+        last = text.find("\n", begin + max(map(part.rfind, hints)) + HINT_REACH_CHARS)
+        for found in place.pattern.finditer(text, first, last if last >= 0 else len(text)):
+            if found.start() >= begin + len(part):
+                break
+            match = place.pattern.match(text, found.start())  # it may end after that line
+            if match and place.is_real(match["s"]):
+                yield Span(*match.span("s"), place.kind)
+    for found in _CARD.finditer(part):
+        before = part[found.start() - 1 : found.start()]
+        if not (before.isalnum() or before in ("_", ".", "+", "-")) and _is_card(found[0]):
+            yield Span(begin + found.start(), begin + found.end(), "card")
 
 
 def _is_header_value(value: str) -> bool:
@@ -69,18 +89,23 @@ def _is_card(text: str) -> bool:
 
 
 _PLACES: tuple[Place, ...] = (
-    Place(("uthorization", "UTHORIZATION"), _AUTHORIZATION, "authorization", _is_header_value),
-    Place(("earer ", "EARER "), _BEARER, "authorization", _is_header_value),
     Place(
-        ("-key", "-Key", "-token", "-Token", "-auth", "-Auth"), _API_HEADER, "authorization", _is_header_value
+        ("uthorization", "UTHORIZATION"),
+        _AUTHORIZATION,
+        "authorization",
+        _is_header_value,
+        sign=_AUTHORIZATION_SIGN,
     ),
+    Place(("earer ", "EARER "), _BEARER, "authorization", _is_header_value),
+    Place(("x-", "X-"), _API_HEADER, "authorization", _is_header_value),
     Place(("://",), _URL_USER, "url-credentials", _is_user_password),
-    Place(("curl",), _CURL_USER, "password", _is_user_password, is_far=True),
+    Place(("-u",), _CURL_USER, "password", _is_user_password, command="curl"),
     *PLACES,
 )
+_HINTS = [(hint, place) for place in _PLACES for hint in place.hints]
 
 
 def gate_patterns() -> Iterator[str]:
     """What a gate before `find_credentials` looks for."""
-    yield from (widened(place.pattern.pattern) for place in _PLACES)
+    yield from (widened(place.sign or place.pattern.pattern) for place in _PLACES)
     yield f"(?:^|[^A-Za-z0-9_.+-]){widened(_CARD.pattern)}"

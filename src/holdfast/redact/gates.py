@@ -55,6 +55,11 @@ class Gate:
         except UnicodeEncodeError:  # a lone surrogate, which the engine does not accept
             return True
 
+    @property
+    def is_made(self) -> bool:
+        """Return whether texts are searched by now."""
+        return not self._unseen_chars
+
     def is_shut(self, text: str) -> bool:
         """Return whether no pattern can match the text; False while texts pass without a search."""
         return len(text) > self._unseen_chars and not self.is_open(text)
@@ -67,6 +72,27 @@ class Gate:
         pattern = "|".join(f"(?:{pattern})" for pattern in self._patterns)
         options = jsonschema_rs.RegexOptions(dfa_size_limit=_STATES_MAX_BYTES)
         return jsonschema_rs.validator_for({"pattern": pattern}, pattern_options=options).is_valid
+
+
+def unlike(
+    words: Iterable[str], but: Callable[[str, int], str], end: Callable[[int], str], depth: int = 0
+) -> str:
+    """Return a gate's pattern for a value other than the words, up to where that is certain.
+
+    Args:
+        words: In small letters. Capitals count as small letters.
+        but: Returns the pattern for any character except these letters, and for what has to follow at this depth.
+        end: Returns the pattern for the end of a value of that length; nothing if such a value does not count.
+    """
+    known = set(words)
+    heads = sorted({word[0] for word in known if word})
+    ways = [but("".join(heads + [head.upper() for head in heads]), depth)]
+    for head in heads:
+        tails = {word[1:] for word in known if word.startswith(head)}
+        ways.append(f"[{head}{head.upper()}]{unlike(tails, but, end, depth + 1)}")
+    if "" not in known and (ended := end(depth)):
+        ways.append(ended)
+    return f"(?:{'|'.join(ways)})"
 
 
 def widened(pattern: str) -> str:

@@ -11,19 +11,25 @@ from typing import NamedTuple
 
 from holdfast.redact.assigned import is_placeholder
 
+COMMAND_CHARS = 4096
+HINT_REACH_CHARS = 48
+"""More than there may be between a hint and the line of the value."""
+
 
 class Place(NamedTuple):
     """A place that shows a secret."""
 
     hints: tuple[str, ...]
-    """Every text that has the place has one of them."""
+    """Every text that has the place has one of them, in the line where the place begins."""
     pattern: re.Pattern[str]
     """The group `s` is the value."""
     kind: str
     is_real: Callable[[str], bool]
     """Whether it is a value, and no placeholder."""
-    is_far: bool = False
-    """Whether the hint may be far before the rest, like the name of a command before its options."""
+    sign: str = ""
+    """What the gate looks for instead of the pattern, if the pattern begins with what every text has."""
+    command: str = ""
+    """The name of a command that comes before its options, at most `COMMAND_CHARS` before."""
 
 
 _OWNERS = (
@@ -33,7 +39,7 @@ _OWNERS = (
 _FIELD = (
     rf"(?:(?:{_OWNERS})[_-]?(?:secret|token|key)|(?:secret|private)[_-]?access[_-]?key|passwords?|passphrase)"
 )
-_VALUE = r"""(?P<s>[^\s"'\\]{4,512})"""
+_VALUE = r"""(?P<s>[^\s"'\\\x5b][^\s"'\\]{3,511})"""
 _JSON_FIELD = re.compile(rf"""(?i)["']{_FIELD}\\?["'][ \t]{{0,2}}:\s{{0,8}}\\?["']{_VALUE}\\?["']""")
 _JSON_LIST = re.compile(
     rf"""(?i)["']{_FIELD}s?\\?["'][ \t]{{0,2}}:\s{{0,8}}\x5b\s{{0,16}}"""
@@ -47,7 +53,7 @@ _SCHEMES = (
 _BEFORE = "|".join(f"(?<={re.escape(scheme)}://)" for scheme in _SCHEMES)
 _DATABASE_URL = re.compile(
     rf"""://(?:{_BEFORE})[^\s/?#:@"'<>]{{0,256}}:"""
-    r"""(?!\d{1,5}/)(?P<s>[^\s"'<>]{3,512})@(?=[\w\x5b])"""
+    r"""(?!\d{1,5}/)(?P<s>[^\s"'<>\x5b][^\s"'<>]{2,511})@(?=[\w\x5b])"""
 )
 """A password with `/`, `?` or `#`, which a URL may not have unescaped. Databases take it."""
 _GO_DATABASE = re.compile(r"""[\w.-]{1,64}:(?P<s>[^\s"'`]{3,256})@(?:tcp|unix)\(""")
@@ -61,7 +67,9 @@ _BRACED = re.compile(
 _SIGNATURE = re.compile(
     r"""(?i)(?:[?&;]|\bsharedaccesssignature[ ])(?:[\w%+/=.:-]{1,64}&){0,16}sig=(?P<s>[\w%+/=-]{20,})"""
 )
-_ART_HEADER = re.compile(r"""(?i)x-jfrog-art-api\\?["']?\s{0,4}[:=]\s{0,4}\\?["']?(?P<s>[^\s"'\\,<>]{8,})""")
+_ART_HEADER = re.compile(
+    r"""(?i)x-jfrog-art-api\\?["']?\s{0,4}[:=]\s{0,4}\\?["']?(?P<s>[^\s"'\\,<>\x5b][^\s"'\\,<>]{7,})"""
+)
 _TEMPLATE = re.compile(r"\{\{?[A-Za-z_][\w.]*\}?\}")
 """`{password}` in a string that a program fills in."""
 
@@ -94,9 +102,9 @@ PLACES: tuple[Place, ...] = (
     Place(_COLONS, _JSON_FIELD, "secret", _is_value),
     Place(_COLONS, _JSON_LIST, "secret", _is_list),
     Place(("://",), _DATABASE_URL, "url-credentials", _is_given),
-    Place(("@tcp(", "@unix("), _GO_DATABASE, "password", _is_given),
+    Place(("@tcp(", "@unix("), _GO_DATABASE, "password", _is_given, sign=r"@(?:tcp|unix)\("),
     Place(("racle:", "RACLE:", "sqlplus", "SQLPLUS"), _ORACLE, "password", _is_given),
     Place(("={", "= {"), _BRACED, "password", _is_braced),
-    Place(("sig=", "Sig=", "SIG="), _SIGNATURE, "azure", _is_signature),
+    Place(("sig=", "Sig=", "SIG="), _SIGNATURE, "azure", _is_signature, sign=r"(?i)sig=[\w%+/=-]{20,}"),
     Place(("-Art-Api", "-art-api", "-ART-API"), _ART_HEADER, "artifactory", _is_value),
 )

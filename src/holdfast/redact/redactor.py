@@ -17,7 +17,7 @@ from holdfast.redact import assigned, credentials, shapes
 from holdfast.redact.assigned import find_assigned
 from holdfast.redact.credentials import find_credentials
 from holdfast.redact.gates import Gate
-from holdfast.redact.shapes import find_shapes
+from holdfast.redact.shapes import KEY_SIGN, find_private_keys, find_tokens
 from holdfast.redact.spans import Span, places
 
 KNOWN_SECRET_MIN_CHARS = 8
@@ -31,19 +31,20 @@ _TELLING_MIN_CHARS = 5
 
 _PASSES_MAX = 8
 """Masking one secret may uncover the beginning of the next, if two follow each other directly."""
-_UNSEEN_CHARS = 16_384
-"""What a short command reads. It takes milliseconds without the gates, and about twenty to make them."""
-_PART_CHARS = 4096
-_OVERLAP_CHARS = 1_400
-"""Longer than any place that goes over several lines: a list of 16 values."""
-SHAPES_GATE = Gate(shapes.gate_patterns(), _UNSEEN_CHARS)
-PLACES_GATE = Gate(chain(assigned.gate_patterns(), credentials.gate_patterns()), _UNSEEN_CHARS)
-"""Both are closed for ordinary text. One gate for all would be slower, because it would have to learn every
-combination.
-"""
-_ASSIGNED_GATE = Gate(assigned.gate_patterns(), 4 * _UNSEEN_CHARS)
-_CREDENTIALS_GATE = Gate(credentials.gate_patterns(), 4 * _UNSEEN_CHARS)
-"""Where `PLACES_GATE` is open, one of these is nearly always closed. A process with few such texts makes neither."""
+_UNSEEN_CHARS = 32_768
+"""What a short command reads. It takes milliseconds without the gates, and about twenty to make one."""
+_PART_CHARS = 1024
+_PIECE_CHARS = 192
+"""A gate tells which parts of a text may have a secret, and then which pieces of these. Only those are read."""
+_REACH_CHARS = 32
+"""More than what a gate must see of a place that goes over several lines, besides its last line."""
+GATE = Gate(
+    chain(shapes.gate_patterns(), assigned.gate_patterns(), credentials.gate_patterns()), _UNSEEN_CHARS
+)
+"""Closed for ordinary text."""
+_SHAPES_GATE = Gate(shapes.gate_patterns(), 2 * _UNSEEN_CHARS)
+_CREDENTIALS_GATE = Gate(credentials.gate_patterns(), 2 * _UNSEEN_CHARS)
+"""Where `GATE` is open, these are nearly always closed. A process with few such texts makes none of them."""
 
 
 class _Needle(NamedTuple):
@@ -136,9 +137,7 @@ class Redactor:
                 found += [Span(at, at + len(needle), kind) for at in places(text, needle)]
             if is_cut:
                 found += _begun_at_end(text, needle)
-        if SHAPES_GATE.is_open(text):
-            found += find_shapes(text)
-        found += _find_places(text)
+        found += _find_likely(text)
         if not found:
             return found
         found.sort(key=lambda span: (span.start, -span.end))
@@ -162,14 +161,16 @@ class Redactor:
         for needle in needles if known is self._known.needles else self._needles:
             if needle.text in joined:
                 return False
-        return SHAPES_GATE.is_shut(joined) and PLACES_GATE.is_shut(joined)
+        return GATE.is_shut(joined)
 
     def __call__(self, text: str, *, is_cut: bool = False) -> str:
         for _ in range(_PASSES_MAX):
             spans = self.find(text, is_cut=is_cut)
             if not spans:
                 break
-            text = mask(text, spans)
+            text, lines = _masked(text, spans)
+            if not self.find(lines, is_cut=is_cut):
+                break
         return text
 
 
@@ -180,41 +181,77 @@ def make_redactor(known: Iterable[str] = ()) -> Redactor:
 
 def mask(text: str, spans: list[Span]) -> str:
     """Return the text with each of the spans, in order, replaced by its mark."""
-    if not spans:
-        return text
-    pieces, at = [], 0
-    for span in spans:
-        pieces += [text[at : span.start], f"[redacted:{span.kind}]"]
-        at = span.end
-    return "".join(pieces) + text[at:]
+    return _masked(text, spans)[0] if spans else text
 
 
-def _find_places(text: str) -> Iterator[Span]:
-    """Yield the secrets that their places show. Only the parts of the text for which the gate is open are read."""
-    for begin, end in _parts(text):
-        part = text[begin:end]
-        if not PLACES_GATE.is_open(part):
-            continue
-        values = find_assigned(part) if _ASSIGNED_GATE.is_open(part) else ()
-        others = find_credentials(part, text) if _CREDENTIALS_GATE.is_open(part) else ()
-        for span in chain(values, others):
-            yield span._replace(start=span.start + begin, end=span.end + begin)
+def _masked(text: str, spans: list[Span]) -> tuple[str, str]:
+    """Return the masked text, and of its lines those that have a mark and those beside them.
 
-
-def _parts(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where parts of whole lines begin and end.
-
-    They overlap, so that each place is in one of them: it is shorter than the overlap, or in one line.
+    What a mark uncovers is there.
     """
-    begin = 0
+    pieces: list[str] = []
+    marks: list[tuple[int, int]] = []
+    at = length = 0
+    for start, end, kind in spans:
+        mark = f"[redacted:{kind}]"
+        pieces += (text[at:start], mark)
+        begin = length + start - at
+        at, length = end, begin + len(mark)
+        marks.append((begin, length))
+    masked = "".join(pieces) + text[at:]
+    lines: list[str] = []
+    shown = -1
+    for begin, end in marks:
+        if end + _REACH_CHARS > shown:
+            first = masked.rfind("\n", 0, max(begin - _REACH_CHARS, 0)) + 1
+            last = masked.find("\n", end + _REACH_CHARS)
+            shown = last if last >= 0 else len(masked)
+            lines.append(masked[first:shown])
+    return masked, "\n".join(lines)
+
+
+def _find_likely(text: str) -> Iterator[Span]:
+    """Yield what looks like a secret, or is in the place of one."""
+    has_key = False
+    for begin, cut, end in _open_pieces(text):
+        piece = text[begin:end]
+        if _SHAPES_GATE.is_open(piece):
+            for start, stop, kind in find_tokens(text[begin:cut]):
+                yield Span(start + begin, stop + begin, kind)
+            has_key = has_key or KEY_SIGN in piece
+        yield from find_assigned(text, begin, cut)
+        if _CREDENTIALS_GATE.is_open(piece):
+            yield from find_credentials(text, begin, cut)
+    if has_key:
+        yield from find_private_keys(text)
+
+
+def _open_pieces(text: str) -> Iterator[tuple[int, int, int]]:
+    is_open = GATE.is_open
+    for begin, cut, seen in _pieces(text, 0, len(text), _PART_CHARS):
+        if not is_open(text[begin:seen]):
+            continue
+        if cut - begin <= 2 * _PIECE_CHARS or not GATE.is_made:
+            yield begin, cut, seen
+            continue
+        for piece in _pieces(text, begin, cut, _PIECE_CHARS):
+            if is_open(text[piece[0] : piece[2]]):
+                yield piece
+
+
+def _pieces(text: str, begin: int, end: int, size: int) -> Iterator[tuple[int, int, int]]:
+    """Yield where pieces of whole lines begin and end, and up to where a gate must see the text to judge what begins
+    in them.
+    """
     while True:
-        end = text.find("\n", begin + _PART_CHARS)
-        last = text.find("\n", end + _OVERLAP_CHARS) if end >= 0 else -1
-        if last < 0:
-            yield begin, len(text)
+        cut = text.find("\n", begin + size, end)
+        if cut < 0:
+            cut = end
+        seen = text.find("\n", cut + _REACH_CHARS)
+        yield begin, cut, seen if seen >= 0 else len(text)
+        if cut == end:
             return
-        yield begin, last
-        begin = end
+        begin = cut
 
 
 def _begun_at_end(text: str, needle: str) -> Iterator[Span]:

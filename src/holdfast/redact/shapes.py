@@ -184,6 +184,8 @@ _BEGUN = (
     _begun("brevo", "xkeysib-", _WORD),
 )
 
+_BEGINNINGS = [(beginning, shape) for shape in (*_SHAPES, *_BEGUN) for beginning in shape.beginnings]
+
 
 class _InnerShape(NamedTuple):
     """A shape that is recognised by its middle."""
@@ -207,7 +209,7 @@ _INNER_SHAPES = (
         ".",
         r"\b[MNO][\w-]{23,25}",
         r"\.[\w-]{6}\.[\w-]{27,38}(?![\w-])",
-        sign=r"(?:^|[^A-Za-z0-9_])[MNO][\w-]{20,}\.[\w-]{6}\.",
+        sign=r"\.[\w-]{6}\.[\w-]{20}",
     ),
     _inner("telegram", ":AA", r"\b\d{8,10}", r":AA[\w-]{28,40}(?![\w-])"),
     _inner("mailchimp", "-us", r"\b[0-9a-f]{31}", r"[0-9a-f]-us\d{1,2}\b"),
@@ -216,6 +218,8 @@ _INNER_SHAPES = (
 )
 
 _SHAPE_MIN_CHARS = 20
+KEY_SIGN = "PRIVATE KEY"
+"""What the first line of every private key has."""
 _PEM_BEGIN = re.compile(r"-----BEGIN[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _PEM_END = re.compile(r"-----END[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _PEM_BODY = re.compile(
@@ -236,19 +240,18 @@ def gate_patterns() -> Iterator[str]:
 
 def find_shapes(text: str) -> Iterator[Span]:
     """Yield the credentials in the text that have a known shape."""
-    yield from _find_tokens(text)
-    yield from _find_private_keys(text)
+    yield from find_tokens(text)
+    yield from find_private_keys(text)
 
 
-def _find_tokens(text: str) -> Iterator[Span]:
+def find_tokens(text: str) -> Iterator[Span]:
+    """Yield the tokens in the text. Each is within a line."""
     # Every shape is one long word: most look-ups are for those, and ordinary text has few of them.
     long_words = " ".join([word for word in text.split() if len(word) >= _SHAPE_MIN_CHARS])
     if not long_words:
         return
-    for shape in (*_SHAPES, *_BEGUN):
-        for beginning in shape.beginnings:
-            if beginning in long_words:
-                yield from _find_words(text, beginning, shape)
+    for beginning, shape in [pair for pair in _BEGINNINGS if pair[0] in long_words]:
+        yield from _find_words(text, beginning, shape)
     for inner in _INNER_SHAPES:
         if inner.middle in long_words and re.search(inner.pattern, long_words):
             yield from (Span(*match.span(), inner.kind) for match in re.finditer(inner.pattern, text))
@@ -273,9 +276,9 @@ def _is_real(match: re.Match[str]) -> bool:
     return is_drawn(match["body"]) and not match.string.startswith("..", match.end())
 
 
-def _find_private_keys(text: str) -> Iterator[Span]:
+def find_private_keys(text: str) -> Iterator[Span]:
     """Yield the blocks of private keys, each up to its end, or to the end of the text if it was cut off."""
-    if "PRIVATE KEY" not in text:
+    if KEY_SIGN not in text:
         return
     begin, end = _PEM_BEGIN.search(text), _PEM_END.search(text)
     while begin:
