@@ -82,8 +82,8 @@ BACKGROUND = (
     Mutation(
         "a process that was stopped goes on",
         "tools/background.py",
-        "        each.task.cancel()\n",
-        "        pass\n",
+        'left when this returns."""\n        await _end([process])\n',
+        'left when this returns."""\n',
         _TOOLS,
     ),
     Mutation(
