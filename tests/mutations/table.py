@@ -10,6 +10,7 @@ from tests.mutations.background import BACKGROUND
 from tests.mutations.bench import Mutation
 from tests.mutations.borders import ENDINGS, PERMISSION, SECRETS
 from tests.mutations.conduct import CONDUCT
+from tests.mutations.covert import COVERT
 from tests.mutations.git import GIT
 from tests.mutations.hands import HANDS
 from tests.mutations.hooks import HOOKS
@@ -970,6 +971,7 @@ MUTATIONS = (
     *WEB,
     *SHELL,
     *PROGRAMS,
+    *COVERT,
     *INCIDENTS,
     *TAINT,
     *BACKGROUND,

@@ -32,7 +32,7 @@ _SYSTEM_FOLDERS = "bin|boot|dev|etc|home|lib|lib64|opt|proc|root|sbin|srv|sys|us
 _WHOLE_TREE = re.compile(rf"(?:/|~|\$HOME|\$\{{HOME\}}|/(?:{_SYSTEM_FOLDERS}))[./]*\*?", re.ASCII)
 _BLOCK_DEVICE = re.compile(r"/dev/(?:sd|hd|vd|xvd|nvme|mmcblk|disk|dm-|md|loop|mapper/)\w*")
 _FORK_BOMB = re.compile(r"([\w:.]{1,32})\s{0,8}\(\)\s{0,8}\{\s{0,8}\1\s{0,8}\|\s{0,8}\1\s{0,8}&")
-_SEPARATOR = re.compile(r"[=,:@]")
+_SEPARATOR = re.compile(r"[=,:@()]")
 _SHORT = re.compile(r"-[A-Za-z][^-]")
 _POSIX_SHELLS = frozenset({"sh", "dash", "ash"})
 """Shells that are not bash, or not everywhere."""

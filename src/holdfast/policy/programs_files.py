@@ -141,7 +141,7 @@ _TAR = Program(
     links="-h --dereference",
     risk=MEDIUM_RISK["tar"],
 )
-_TAR_UNPACKS = re.compile(r"-?[^-cruA]*[xt][^-cruA]*|--(?:ex|get|li).*")
+_TAR_UNPACKS = re.compile(r"-?[vzjJkpPomS]*[xt][^cruA]*|--(?:ext\w*|get|list)")
 _RSYNC = Program(
     operands="read*",
     plain="-a -v -z -r -n -u -l -L -t -p -o -g -D -H -P -q -h -c -x -R -d -W -S -i --archive --verbose --compress "

@@ -90,7 +90,10 @@ SUBCOMMANDS: Mapping[str, Program] = {
     "status": Program(
         plain="-s -b -v -u? -z --short --branch --show-stash --porcelain? --long --verbose "
         "--untracked-files? --ignored? --ignore-submodules? --column? --no-column --ahead-behind "
-        "--no-ahead-behind --renames --no-renames --find-renames?"
+        "--no-ahead-behind --renames --no-renames --find-renames?",
+        searches="unignored",
+        everything="--ignored",
+        is_listing=True,
     ),
     "diff": _DIFF,
     "diff-tree": _LOG.also(plain="-r -v --no-commit-id --always"),
@@ -291,8 +294,7 @@ def _subcommand(subcommand: Word, words: tuple[Word, ...]) -> Uses:
         program = program._replace(operands="text*")
     if program.operands.endswith(("read*", "rev*")):
         program = program._replace(without=".")
-    if subcommand.text == "grep" and reading_of(program, words).has("--no-index", "--untracked"):
-        program = program._replace(searches="all")
+    program = _beyond_the_index(subcommand.text, program, words)
     if subcommand.text == "diff" and (given := reading_of(program, words)):
         # Two folders are compared with all that is in them, unless both are versions.
         has_two = given.has("--no-index") or len(given.operands) > 1
@@ -302,6 +304,17 @@ def _subcommand(subcommand: Word, words: tuple[Word, ...]) -> Uses:
             [Uses(asks=f"`{name}` runs another program for `%G`."), uses_by_row(name, program, words)]
         )
     return uses_by_row(name, program, words)
+
+
+def _beyond_the_index(subcommand: str, program: Program, words: tuple[Word, ...]) -> Program:
+    """Return a row of a subcommand with what its options make it read of files that git does not know."""
+    given = reading_of(program, words)
+    if subcommand == "grep" and given.has("--no-index", "--untracked"):
+        return program._replace(searches="all")
+    if subcommand == "ls-files" and given.has("-o", "--others"):
+        is_new = given.has("--exclude-standard") and not given.has("-i", "--ignored")
+        return program._replace(searches="unignored" if is_new else "all", is_listing=True)
+    return program
 
 
 def _stashed(word: Word) -> Uses:

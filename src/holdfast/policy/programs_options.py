@@ -335,10 +335,15 @@ def by_operands(name: str, program: Program, reading: Reading) -> Uses:
     wild = next((word.text for word in operands[: len(shape) - 1] if word.is_glob), "") if operands else ""
     if wild and not {"text", "text*", "read", "read*", "rev*"}.issuperset(shape):
         found.append(Uses(asks=f"`{shown(wild)}` may become several operands of `{name}`."))
-    is_doubtful = bool(program.risk and reading.strange)  # a value of an option may be taken for a path
+    # A value of an option, or a part of a command, may be taken for a path.
+    is_doubtful = bool(program.risk and reading.strange) or (program.is_listing and _runs(reading))
     if program.without and is_walking and (is_doubtful or len(operands) <= shape.count("text")):
         found.append(_searched(Uses((_read(Word(program.without)),)), search))
     return merged(found)
+
+
+def _runs(reading: Reading) -> bool:
+    return "run" in [each.option.meaning for each in reading.given]
 
 
 class _Search(NamedTuple):
@@ -350,7 +355,7 @@ class _Search(NamedTuple):
 
 
 def _search(program: Program, row: _Row, reading: Reading) -> _Search | None:
-    is_listing = program.is_listing and "run" not in [each.option.meaning for each in reading.given]
+    is_listing = program.is_listing and not _runs(reading)
     choosing = [each for each in reading.given if each.option.name in row.chooses]
     wanted = [word.text for each in choosing if each.option.name in row.picks for word in each.values]
     wanted = [text.casefold() for text in wanted if not text.startswith("!")]

@@ -143,7 +143,8 @@ def _names_found(words: Sequence[Word]) -> tuple[str, ...]:
     while texts:
         at = next((at for at, text in enumerate(texts) if text in ("-o", "-or")), len(texts))
         names, others = _names_of(texts[:at])
-        if not names and not (has_action and "-prune" in others and _FIND_ACTS.isdisjoint(others)):
+        is_skipped = "-prune" in others and {*_FIND_ACTS, "(", ")"}.isdisjoint(others)
+        if not names and not (has_action and is_skipped):
             return ()
         found += names
         texts = texts[at + 1 :]

@@ -178,6 +178,8 @@ READERS: Mapping[str, Program] = {
         lists="--files0-from=",
         asks="-L --dereference",
         without=".",
+        everything="-a --all",
+        is_listing=True,
     ),
     "df": Program(
         plain="-a -B= -h -H -i -k -l -P -t= -T -x= -v --all --block-size= --human-readable --si "
@@ -192,6 +194,9 @@ READERS: Mapping[str, Program] = {
         reads="--gitfile= --infofile=",
         asks="-l -R -H= --fromfile --info",
         without=".",
+        searches="visible",
+        everything="-a",
+        is_listing=True,
     ),
     "ls": _LIST,
     "dir": _LIST,

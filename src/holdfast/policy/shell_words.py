@@ -55,6 +55,8 @@ _SPLITS = re.compile(r"[\s*?\[\\]")
 _IFS = re.compile(r"[ \t\n]+")
 _GLOB_OR_ESCAPE = re.compile(r"[*?\[\\]")
 _GLOB = re.compile(r"[*?\[]")
+_HERE = re.compile(r"\$\( *(?:pwd(?: -[LP])?|git rev-parse --show-toplevel) *\)|` *pwd *`")
+"""What a shell most likely replaces by its folder, or by the folder of the repository."""
 _TILDE = re.compile(r"~(?=/|\Z)")
 _LATER_TILDE = re.compile(r"[:=]~")
 
@@ -209,9 +211,9 @@ class WordReader:
         kind = node.type
         if kind in ("command_substitution", "process_substitution"):
             self._run(node)
-            return (
-                [Piece(OWN_PIPE, "quoted")] if kind == "process_substitution" else [Piece(shown, "unknown")]
-            )
+            if kind == "process_substitution":
+                return [Piece(OWN_PIPE, "quoted")]
+            return [Piece("." if _HERE.fullmatch(text) else shown, "unknown")]
         if found := _VARIABLE.fullmatch(text):
             piece = self._variable(found[1] or found[2], text, is_quoted=is_quoted)
             return [piece._replace(is_open=found[1] is not None and not is_quoted)]
@@ -229,7 +231,7 @@ class WordReader:
     def _variable(self, name: str, text: str, *, is_quoted: bool) -> Piece:
         value = self._value_of(name)
         if value is None or not value.is_known:
-            return Piece(text, "unknown")
+            return Piece("." if name == "OLDPWD" else text, "unknown")
         if is_quoted or (value.text and not value.is_glob and not _SPLITS.search(value.text)):
             return Piece(value.text, "glob" if value.is_glob else "quoted", is_range=value.is_range)
         return Piece(value.text, "split", is_range=value.is_range)

@@ -66,9 +66,12 @@ def words_of(command: Command) -> Iterator[PathWord]:
     named, run = takers(command.simple)
     everywhere = _folders(command)
     wild = _wild(command)
+    follows_links = any(use.deep == "links" for step in command.simple for use in step.uses.files)
     for step in command.simple:
         simple, uses = step.command, step.uses
         found = [*_used(step, is_listed=not named.isdisjoint(simple.pipes))]
+        if follows_links and program_of(simple) == "ln":
+            found += [word._replace(deep="all") for word in found if word.access == "tree"]
         found += [
             PathWord(text, access) for text, access in mentioned(step, not run.isdisjoint(simple.pipes))
         ]

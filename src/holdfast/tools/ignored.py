@@ -1,4 +1,4 @@
-"""Says whether git ignores a file for certain, as far as plain lines of `.gitignore` say it."""
+"""Says whether git would take up a file as a new one: whether it ignores it, or knows it already."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from holdfast.policy.paths import is_inside
 
 IGNORES = ".gitignore"
 _MAX_BYTES = 65_536
+_MAX_INDEX_BYTES = 16 * 1024 * 1024
 
 
 def is_ignored(path: str, workspace: str, *, is_folder: bool) -> bool:
@@ -34,6 +35,21 @@ def is_ignored(path: str, workspace: str, *, is_folder: bool) -> bool:
             found = found or (is_here and is_kind and not is_odd and fnmatchcase(name, pattern))
         folder = folder.rpartition("/")[0]
     return found
+
+
+def is_tracked(path: str, workspace: str) -> bool:
+    """Return whether the repository of the workspace knows a file already, as far as its index shows the path."""
+    folder = workspace
+    while folder:
+        try:
+            with Path(folder, ".git", "index").open("rb") as file:
+                index = file.read(_MAX_INDEX_BYTES)
+        except OSError:
+            folder = folder.rpartition("/")[0]
+            continue
+        name = path[len(folder) + 1 :].encode(errors="surrogateescape")
+        return b"%s%s\0" % (len(name).to_bytes(2, "big"), name) in index  # an entry begins with its length
+    return False
 
 
 def _lines(folder: str) -> list[str]:

@@ -18,7 +18,7 @@ from holdfast.policy.simple import Found
 from holdfast.policy.uses import Depth
 from holdfast.policy.words import PathWord
 from holdfast.tools.git_folders import place_in_git
-from holdfast.tools.ignored import IGNORES, is_ignored
+from holdfast.tools.ignored import IGNORES, is_ignored, is_tracked
 from holdfast.tools.ours import IsOurs, nothing_is_ours
 from holdfast.tools.own import OwnPlaces, look_at
 
@@ -96,6 +96,8 @@ class WordFacts:
                     path, is_link = os.path.realpath(path), False
                 is_read = not (word.picked and is_folder) and _is_picked(entry.name, word.picked)
                 if is_read and not is_link and (secret_rule(entry.path) or secret_rule(path)):
+                    if word.deep == "unignored" and is_tracked(path, self._workspace):
+                        continue
                     given = f"{word.text} (with {os.path.relpath(entry.path, self._workspace)})"
                     self.paths.append(PathFact(given, path if secret_rule(path) else entry.path, "", "read"))
                     return
