@@ -240,4 +240,11 @@ PROGRAMS = (
         "if not 0 < last <= MOST_FEEDS:",
         "tests/policy/test_found.py",
     ),
+    Mutation(
+        "find finds nothing that the command itself makes",
+        "tools/named.py",
+        "        if makes:\n",
+        "        if makes == word.text:\n",
+        "tests/policy/test_found.py",
+    ),
 )

@@ -145,6 +145,29 @@ async def test_what_may_read_or_do_something_else_asks(tree: Reference, text: st
     assert (await tree.verdict("command", text)).verdict != "allow"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "touch 'src/a -o a.txt'; find src | xargs sort",
+        "mkdir 'src/a --compress-program=.' && find src | xargs sort",
+        "echo x > 'src/a --files0-from=list.txt'; find src | xargs wc -l",
+        "x='src/a b'; touch $x 'src/c d'; find src | xargs wc -l",
+        "tee 'src/a -x' < a.txt; find src -name 'a*' | xargs wc -l",
+        "ln -s ../src src/new; find src -exec cat {} +",
+    ],
+)
+async def test_what_the_same_text_makes_may_be_found_too(tree: Reference, text: str) -> None:
+    assert (await tree.verdict("command", text)).verdict == "ask"
+
+
+async def test_a_plain_file_that_the_same_text_makes_does_no_harm(tree: Reference) -> None:
+    for text in (
+        "find src -name '*.py' | xargs wc -l > counts.txt",
+        "mkdir src/new; find src -name '*.py' -exec wc {} +",
+    ):
+        assert (await tree.verdict("command", text)).rule == "proved"
+
+
 async def test_a_folder_with_a_secret_file_is_not_read_unasked(tree: Reference) -> None:
     for text in ("find keys -type f -exec cat {} +", "find keys -type f | xargs cat", "find . -exec cat {} +",
                  "find keys -name '*.k*' -exec cat {} +", "find keys -exec grep -r x {} +"):  # fmt: skip

@@ -54,6 +54,7 @@ class WordFacts:
         """Find the targets of the words. A word that names nothing has no fact, unless the command would write it."""
         identities = self._own.identities() if words else {}
         self._keeps_ignoring = not any(word.access != "read" and _may_be_ignores(word) for word in words)
+        makes = next((word.text for word in words if _makes_strange(word)), "")
         for word in words:
             path = self._path_of(word)
             if malformed(path):
@@ -77,7 +78,7 @@ class WordFacts:
             if word.is_used:
                 self._prove(word, real, wild, is_there=is_there)
             if word.found:
-                self._prove_found(word, word.found, real)
+                self._prove_found(word, word.found, real, makes)
             if word.deep:
                 for folder in self._matching(word, real, wild) if wild else (real,):
                     self._look_below(word, folder)
@@ -113,8 +114,10 @@ class WordFacts:
             return self._keeps_ignoring and is_ignored(entry.path, self._workspace, is_folder=is_folder)
         return deep in ("shown", "visible") and entry.name.startswith(".")
 
-    def _prove_found(self, word: PathWord, found: Found, folder: str) -> None:
+    def _prove_found(self, word: PathWord, found: Found, folder: str, makes: str) -> None:
         """Note what a program may find and hand on that is a secret, a link, or a name that becomes several words."""
+        if makes:
+            self._doubt(word, f"may have what the command itself makes ({makes[:80]})")
         below = _below(folder) if not self.unproved else ()
         for count, entry in enumerate(below):
             if count >= MAX_ENTRIES:
@@ -245,6 +248,13 @@ class WordFacts:
 def _may_be_ignores(word: PathWord) -> bool:
     name = os.path.basename(word.text)  # noqa: PTH119
     return name == IGNORES or (word.is_glob and is_matched(IGNORES, name))
+
+
+def _makes_strange(word: PathWord) -> bool:
+    """Return whether a word is written that may become a link, or a name that is split into several words."""
+    if not word.is_used or word.access == "read":
+        return False
+    return word.access == "tree" or not _ONE_WORD.fullmatch(word.text)
 
 
 def _below(folder: str) -> Iterator[os.DirEntry[str]]:
