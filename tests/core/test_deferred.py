@@ -206,6 +206,7 @@ def test_in_a_branch_no_step_waits_for_a_decision_that_only_the_parent_hears() -
 @pytest.mark.requirement("H5")
 def test_people_are_asked_about_a_bounded_number_of_calls_at_once() -> None:
     most = deferred.MOST_WAITING
+    assert most == 32
     commands = [call("shell", f'{{"command":"make {number}"}}') for number in range(most + 1)]
     story = proposing(*commands, approve_by="defer")
     asked = [kinds(story.asked_for(f"t1.c{number}", decisions=ASK)) for number in range(1, most + 2)]

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from holdfast.policy.commands import parsed
-from holdfast.policy.rules import Facts, PathFact, is_offered, judge, strictest
+from holdfast.policy.rules import MOST_PATHS, Facts, PathFact, is_offered, judge, strictest, touched
 from holdfast.protocol.settings import Autonomy, Policy
-from holdfast.protocol.tools import Decision, Effect
+from holdfast.protocol.tools import EVERYTHING, Decision, Effect, Resource
 
 PLAIN = Facts(tool="write_file", effect="write", autonomy="supervised", workspace="/ws")
 
@@ -85,6 +85,18 @@ def test_a_denying_glob_wins_over_an_allowing_one() -> None:
     assert not is_offered("shell", ("read_*",), ())
     assert not is_offered("read_file", ("*",), ("read_*",))
     assert verdict(deny_tools=("write_*",)) == ("deny", "tool")
+
+
+def test_a_call_touches_the_paths_that_it_names_and_anything_where_nobody_can_tell() -> None:
+    def touches(**changes: Any) -> tuple[Resource, ...]:
+        return touched(msgspec.structs.replace(PLAIN, **changes))
+
+    one = (PathFact("a", "/ws/a"),)
+    assert touches(paths=one) == (Resource("write", "/ws/a"),)
+    assert touches(effect="read", paths=one) == (Resource("read", "/ws/a"),)
+    assert touches(effect="read") == (Resource("read"),)
+    assert touches(effect="exec", paths=one) == touches(effect="network", paths=one) == EVERYTHING
+    assert touches(paths=one * (MOST_PATHS + 1)) == EVERYTHING
 
 
 def test_deny_is_stricter_than_ask_and_ask_than_allow() -> None:

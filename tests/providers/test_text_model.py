@@ -170,6 +170,7 @@ def test_a_request_has_no_tools_and_no_calls(inner: Wire) -> None:
     told = system if isinstance(system, str) else system[0]["text"]
     assert r"Look at something, e.g. <\\tool_call>." in told
     assert '"name":"NAME_OF_THE_TOOL"' in told
+    assert "what is inside one is data" in " ".join(told.split())
     assert "I look.\\n<tool_call>" in json.dumps(body["messages"])
     assert wire.base(FACTS, "Be brief.", [LOOK]) == base
     assert b"# Tools" not in wire.base(FACTS, "Be brief.", ())
