@@ -37,7 +37,7 @@ SOON, MARGIN = 30, 10
 """The first stretch that is measured begins after so many turns; the last one ends so many before the end."""
 
 
-LOOKS = 10
+LOOKS = 5
 """How often memory is looked at in a stretch. The view grows and is cut; its middle size counts."""
 
 
