@@ -17,6 +17,7 @@ from holdfast.storage.images import Images
 from holdfast.tools.blocking import Refused, answer, attempt, in_thread
 from holdfast.tools.own import OwnPlaces
 from holdfast.tools.pages import PAGE_LINES, Pages
+from holdfast.tools.readers import reader
 from holdfast.tools.schema import arguments_object
 from holdfast.tools.unplanned import Unplanned
 from holdfast.tools.workspace import Place, Root, look, open_regular
@@ -35,7 +36,7 @@ class ReadFile(Unplanned):
     def __init__(self, own: OwnPlaces) -> None:
         self._own = own
         self._pages = Pages()
-        self.spec = ToolSpec(
+        self.spec = reader(
             name="read_file",
             description="Read a text file, one page of lines at a time. If there is more, the last line says "
             "how many lines there are and where to continue.",
@@ -45,10 +46,6 @@ class ReadFile(Unplanned):
                 offset={"type": "integer", "minimum": 1, "description": "First line, from 1."},
                 limit={"type": "integer", "minimum": 1, "description": f"Lines, at most {PAGE_LINES}."},
             ),
-            effect="read",
-            on_interrupt="rerun",
-            source="builtin",
-            trust="data",
             kinds={"path": "path"},
         )
 

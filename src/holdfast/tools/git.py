@@ -26,6 +26,7 @@ from holdfast.protocol.tools import ToolSpec
 from holdfast.sandbox.process import Ended, Launch, Processes
 from holdfast.tools.blocking import Refused, in_thread
 from holdfast.tools.own import OwnPlaces
+from holdfast.tools.readers import reader
 from holdfast.tools.repository import View, find, has_entry, view_of, write_config
 from holdfast.tools.schema import arguments_object
 from holdfast.tools.unplanned import Unplanned
@@ -146,17 +147,12 @@ class _GitTool(Unplanned):
 class GitStatus(_GitTool):
     """git_status: the branch, and what is not committed."""
 
-    spec = ToolSpec(
+    spec = reader(
         name="git_status",
         description="Show the branch and what is not committed: staged changes in the first column, others in the "
         "second, and untracked files (??). Submodules are left out.",
         parameters=arguments_object(required=[], paths=_PATHS),
-        effect="read",
-        on_interrupt="rerun",
         timeout_s=TIMEOUT_S,
-        keeps_time=True,
-        source="builtin",
-        trust="data",
         kinds={"paths": "path"},
     )
 
@@ -174,7 +170,7 @@ class GitStatus(_GitTool):
 class GitDiff(_GitTool):
     """git_diff: what changed, as a diff."""
 
-    spec = ToolSpec(
+    spec = reader(
         name="git_diff",
         description="Show changes as a diff: of files against the index, of the index against the last commit "
         "(`staged`), or against and between revisions. Untracked files and submodules are left out.",
@@ -195,12 +191,7 @@ class GitDiff(_GitTool):
                 "description": "Lines around a change.",
             },
         ),
-        effect="read",
-        on_interrupt="rerun",
         timeout_s=TIMEOUT_S,
-        keeps_time=True,
-        source="builtin",
-        trust="data",
         kinds={"paths": "path"},
     )
 
@@ -229,7 +220,7 @@ class GitDiff(_GitTool):
 class GitLog(_GitTool):
     """git_log: commits, newest first."""
 
-    spec = ToolSpec(
+    spec = reader(
         name="git_log",
         description="List commits, newest first: hash, date, author, subject, and the branches and tags on it.",
         parameters=arguments_object(
@@ -244,12 +235,7 @@ class GitLog(_GitTool):
             skip={"type": "integer", "minimum": 0, "description": "Leave out so many of the newest."},
             body={"type": "boolean", "description": "Whole messages, and the names of changed files."},
         ),
-        effect="read",
-        on_interrupt="rerun",
         timeout_s=TIMEOUT_S,
-        keeps_time=True,
-        source="builtin",
-        trust="data",
         kinds={"paths": "path"},
     )
 

@@ -12,6 +12,7 @@ from holdfast.protocol.counts import counted
 from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.protocol.tools import BackgroundProcess, ToolSpec
 from holdfast.tools.background import Background, Process
+from holdfast.tools.readers import reader
 from holdfast.tools.schema import arguments_object
 from holdfast.tools.unplanned import Unplanned
 
@@ -34,7 +35,7 @@ class ProcessOutput(Unplanned):
 
     def __init__(self, background: Background) -> None:
         self._background = background
-        self.spec = ToolSpec(
+        self.spec = reader(
             name="process_output",
             description="Read what a process in the background printed (stdout and stderr), and whether it still "
             "runs. Without an offset: the end of the output. With the offset where the last page ended: what came "
@@ -44,10 +45,6 @@ class ProcessOutput(Unplanned):
                 id=_ID,
                 offset={"type": "integer", "minimum": 0, "description": "First character, from 0."},
             ),
-            effect="read",
-            on_interrupt="rerun",
-            source="builtin",
-            trust="data",
         )
 
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:

@@ -16,11 +16,11 @@ from holdfast.protocol.codec import Selected, UnreadableEvent, decode, decode_ev
 from holdfast.protocol.counts import counted
 from holdfast.protocol.events import MessageReceived, ToolCallFinished
 from holdfast.protocol.ports import CallContext, Journals, RawResult
-from holdfast.protocol.tools import ToolSpec
 from holdfast.protocol.trust import Trust, least
 from holdfast.sandbox.process import Processes
 from holdfast.tools.blocking import in_thread
 from holdfast.tools.matching import broken, matched
+from holdfast.tools.readers import reader
 from holdfast.tools.schema import arguments_object
 from holdfast.tools.unplanned import Unplanned
 from holdfast.views.quotes import Words, words_of
@@ -46,7 +46,7 @@ class ReadOutput(Unplanned):
     def __init__(self, processes: Processes, journals: Journals | None) -> None:
         self._processes = processes
         self._journals = journals
-        self.spec = ToolSpec(
+        self.spec = reader(
             name=READ_OUTPUT,
             description="Read the whole of a tool's output that was clipped, or of any record of this session: one "
             "page of lines at a time, or only the lines that match a pattern. A very long line counts as several.",
@@ -67,10 +67,6 @@ class ReadOutput(Unplanned):
                     "description": "A regular expression (Python's), line by line.",
                 },
             ),
-            effect="read",
-            on_interrupt="rerun",
-            source="builtin",
-            trust="data",
             is_private=False,  # what it shows set its flags when it came
         )
 

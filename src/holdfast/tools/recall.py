@@ -17,9 +17,9 @@ from holdfast.protocol.codec import UnreadableEvent, decode
 from holdfast.protocol.counts import counted
 from holdfast.protocol.events import Record, Responded
 from holdfast.protocol.ports import CallContext, Journals, RawResult
-from holdfast.protocol.tools import ToolSpec
 from holdfast.protocol.trust import Trust, least
 from holdfast.tools.blocking import in_thread
+from holdfast.tools.readers import reader
 from holdfast.tools.schema import arguments_object
 from holdfast.tools.unplanned import Unplanned
 from holdfast.views.history import Found, found_in, mask_in, mask_of, terms_of
@@ -53,7 +53,7 @@ class RecallHistory(Unplanned):
 
     def __init__(self, journals: Journals | None) -> None:
         self._journals = journals
-        self.spec = ToolSpec(
+        self.spec = reader(
             name=RECALL_HISTORY,
             description="Search everything that was said and done in this session, from its beginning: the user's "
             "words, yours, and results of tools. Give a few words that it contains. The best and newest come first; "
@@ -63,10 +63,6 @@ class RecallHistory(Unplanned):
                 query={"type": "string", "minLength": 1, "maxLength": 500},
                 limit={"type": "integer", "minimum": 1, "description": f"Results, at most {MOST_RESULTS}."},
             ),
-            effect="read",
-            on_interrupt="rerun",
-            source="builtin",
-            trust="data",
             is_private=False,  # what it shows set its flags when it came
         )
 

@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 from holdfast.policy.paths import secret_rule
 from holdfast.policy.protected import HOME
 from holdfast.protocol.ports import CallContext, RawResult
-from holdfast.protocol.tools import ToolSpec
 from holdfast.sandbox.process import Processes
 from holdfast.tools.blocking import answer, attempt
 from holdfast.tools.known import Known
 from holdfast.tools.matching import broken, matched
 from holdfast.tools.own import Identity, OwnPlaces, identity
+from holdfast.tools.readers import reader
 from holdfast.tools.schema import arguments_object
 from holdfast.tools.unplanned import Unplanned
 from holdfast.tools.workspace import (
@@ -57,14 +57,10 @@ class ListDir(Unplanned):
     def __init__(self, own: OwnPlaces) -> None:
         self._own = own
         self._known = Known()
-        self.spec = ToolSpec(
+        self.spec = reader(
             name="list_dir",
             description="List a folder: folders end in /, links in @, files show their size in bytes.",
             parameters=arguments_object(required=[], path=_FOLDER),
-            effect="read",
-            on_interrupt="rerun",
-            source="builtin",
-            trust="data",
             kinds={"path": "path"},
         )
 
@@ -81,16 +77,12 @@ class Glob(Unplanned):
     def __init__(self, own: OwnPlaces) -> None:
         self._own = own
         self._known = Known()
-        self.spec = ToolSpec(
+        self.spec = reader(
             name="glob",
             description=f"Find files by name under a folder, e.g. `**/*.py`. {_GLOB}",
             parameters=arguments_object(
                 required=["pattern"], pattern={"type": "string", "minLength": 1}, path=_FOLDER
             ),
-            effect="read",
-            on_interrupt="rerun",
-            source="builtin",
-            trust="data",
             kinds={"path": "path", "pattern": "query"},
         )
 
@@ -108,7 +100,7 @@ class Grep(Unplanned):
         self._processes = processes
         self._own = own
         self._known = Known()
-        self.spec = ToolSpec(
+        self.spec = reader(
             name="grep",
             description="Search text files under a folder for a regular expression (Python's), line by line. "
             f"`glob` narrows it to files, e.g. `*.py`. {_GLOB}",
@@ -118,10 +110,6 @@ class Grep(Unplanned):
                 path={**_FOLDER, "description": "Folder or file, in the workspace."},
                 glob={"type": "string", "minLength": 1},
             ),
-            effect="read",
-            on_interrupt="rerun",
-            source="builtin",
-            trust="data",
             kinds={"path": "path", "pattern": "query"},
         )
 
