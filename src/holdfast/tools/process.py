@@ -49,9 +49,9 @@ class ProcessOutput(Unplanned):
 
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
         """Return the page, with how the process is and where to read on."""
-        process = self._background.of(context.session).get(arguments["id"])
-        if process is None:
-            return _unknown(arguments["id"], self._background, context)
+        process = _found(self._background, arguments["id"], context)
+        if isinstance(process, RawResult):
+            return process
         offset = arguments.get("offset")
         if offset is None:
             text = await page(process, max(process.output.end - PAGE_CHARS, 0))
@@ -89,9 +89,9 @@ class ProcessStop(Unplanned):
 
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
         """End it. It may have ended already."""
-        process = self._background.of(context.session).get(arguments["id"])
-        if process is None:
-            return _unknown(arguments["id"], self._background, context)
+        process = _found(self._background, arguments["id"], context)
+        if isinstance(process, RawResult):
+            return process
         was_running = process.is_running
         context.check()
         await self._background.stop(process)
@@ -124,7 +124,11 @@ async def page(process: Process, offset: int) -> str:
     return f"{head}{text}{gap}[{how}; {rest}]"
 
 
-def _unknown(id_: str, background: Background, context: CallContext) -> RawResult:
-    known = [f"{each.id} ({each.how})" for each in background.of(context.session).values()]
+def _found(background: Background, id_: str, context: CallContext) -> Process | RawResult:
+    """Return the process of the session with this id, or the failure that names those there are."""
+    processes = background.of(context.session)
+    if id_ in processes:
+        return processes[id_]
+    known = [f"{each.id} ({each.how})" for each in processes.values()]
     which = f"There are {', '.join(known)}." if known else "Nothing was started in the background."
     return RawResult("error", f"There is no process {id_} in the background of this run. {which}")
