@@ -57,98 +57,84 @@ class ReadFile(Unplanned):
         return page if isinstance(page, RawResult) else RawResult("ok", page.text, is_known=page.is_known)
 
 
-class WriteFile:
+class _Writer:
+    """What the tools that write one file have in common."""
+
+    spec: ToolSpec
+    makes_folders = False
+
+    def __init__(self, own: OwnPlaces, images: Images | None = None) -> None:
+        self._own = own
+        self._images = images
+
+    async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
+        """Return what was written, or why nothing was. The old file stays whole until the new one replaces it."""
+        path, make, root = arguments["path"], self._content(arguments), Root(context.workspace, self._own)
+        kept = Kept(self._images, context.session, context.expects) if self._images is not None else None
+        return await answer(
+            path, lambda: write(root, path, make, context.check, makes_folders=self.makes_folders, kept=kept)
+        )
+
+    async def plan(self, arguments: dict[str, Any], context: CallContext) -> Expectation | None:
+        """Return the hash of the content before and after; None if the write would fail."""
+        make, root = self._content(arguments), Root(context.workspace, self._own)
+        return await in_thread(lambda: plan(root, arguments["path"], make, self._images))
+
+    async def probe(self, expectation: Expectation, context: CallContext) -> Probed:
+        """Return whether the file has the new content. Remove what an interrupted writer left."""
+        return await in_thread(lambda: probe(Root(context.workspace, self._own), expectation, self._images))
+
+    def _content(self, arguments: dict[str, Any]) -> Make:
+        raise NotImplementedError
+
+
+class WriteFile(_Writer):
     """write_file: replaces a file or makes it."""
 
-    def __init__(self, own: OwnPlaces, images: Images | None = None) -> None:
-        self._own = own
-        self._images = images
-        self.spec = ToolSpec(
-            name="write_file",
-            description="Write a file and make missing folders. Replaces an existing file.",
-            parameters=arguments_object(required=["path", "content"], path=_PATH, content={"type": "string"}),
-            effect="write",
-            on_interrupt="probe",
-            source="builtin",
-            trust="data",
-            kinds={"path": "path"},
-        )
+    makes_folders = True
+    spec = ToolSpec(
+        name="write_file",
+        description="Write a file and make missing folders. Replaces an existing file.",
+        parameters=arguments_object(required=["path", "content"], path=_PATH, content={"type": "string"}),
+        effect="write",
+        on_interrupt="probe",
+        source="builtin",
+        trust="data",
+        kinds={"path": "path"},
+    )
 
-    async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
-        """Return what was written. The old file stays whole until the new one replaces it."""
-        path, make = arguments["path"], _new_content(arguments)
-        root, kept = Root(context.workspace, self._own), _kept(self._images, context)
-        return await answer(
-            path, lambda: write(root, path, make, context.check, makes_folders=True, kept=kept)
-        )
-
-    async def plan(self, arguments: dict[str, Any], context: CallContext) -> Expectation | None:
-        """Return the hash of the content before and after; None if the path would be refused."""
-        make = _new_content(arguments)
-        return await in_thread(
-            lambda: plan(Root(context.workspace, self._own), arguments["path"], make, self._images)
-        )
-
-    async def probe(self, expectation: Expectation, context: CallContext) -> Probed:
-        """Return whether the file has the new content. Remove what an interrupted writer left."""
-        return await in_thread(lambda: probe(Root(context.workspace, self._own), expectation, self._images))
+    def _content(self, arguments: dict[str, Any]) -> Make:
+        content: bytes = arguments["content"].encode()
+        return lambda path, _: (content, f"Wrote {counted(len(content), 'byte')} to {path}.")
 
 
-class EditFile:
+class EditFile(_Writer):
     """edit_file: replaces a text in a file."""
 
-    def __init__(self, own: OwnPlaces, images: Images | None = None) -> None:
-        self._own = own
-        self._images = images
-        self.spec = ToolSpec(
-            name="edit_file",
-            description="Replace a text in a file. `old` must match exactly, including spaces and line ends, "
-            "and occur once, unless `all` is true.",
-            parameters=arguments_object(
-                required=["path", "old", "new"],
-                path=_PATH,
-                old={"type": "string", "minLength": 1},
-                new={"type": "string"},
-                all={"type": "boolean", "description": "Replace every occurrence."},
-            ),
-            effect="write",
-            on_interrupt="probe",
-            source="builtin",
-            trust="data",
-            kinds={"path": "path"},
-        )
+    spec = ToolSpec(
+        name="edit_file",
+        description="Replace a text in a file. `old` must match exactly, including spaces and line ends, "
+        "and occur once, unless `all` is true.",
+        parameters=arguments_object(
+            required=["path", "old", "new"],
+            path=_PATH,
+            old={"type": "string", "minLength": 1},
+            new={"type": "string"},
+            all={"type": "boolean", "description": "Replace every occurrence."},
+        ),
+        effect="write",
+        on_interrupt="probe",
+        source="builtin",
+        trust="data",
+        kinds={"path": "path"},
+    )
 
-    async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
-        """Return how many occurrences were replaced, or why none were."""
-        path, make = arguments["path"], _edited_content(arguments)
-        root, kept = Root(context.workspace, self._own), _kept(self._images, context)
-        return await answer(
-            path, lambda: write(root, path, make, context.check, makes_folders=False, kept=kept)
-        )
-
-    async def plan(self, arguments: dict[str, Any], context: CallContext) -> Expectation | None:
-        """Return the hash of the content before and after; None if the edit would fail."""
-        make = _edited_content(arguments)
-        return await in_thread(
-            lambda: plan(Root(context.workspace, self._own), arguments["path"], make, self._images)
-        )
-
-    async def probe(self, expectation: Expectation, context: CallContext) -> Probed:
-        """Return whether the file has the new content. Remove what an interrupted writer left."""
-        return await in_thread(lambda: probe(Root(context.workspace, self._own), expectation, self._images))
+    def _content(self, arguments: dict[str, Any]) -> Make:
+        return _edited_content(arguments)
 
 
 class EditFailed(Refused):
     """The edit does not fit the file. The message is for the model."""
-
-
-def _kept(images: Images | None, context: CallContext) -> Kept | None:
-    return Kept(images, context.session, context.expects) if images is not None else None
-
-
-def _new_content(arguments: dict[str, Any]) -> Make:
-    content: bytes = arguments["content"].encode()
-    return lambda path, _: (content, f"Wrote {counted(len(content), 'byte')} to {path}.")
 
 
 def _edited_content(arguments: dict[str, Any]) -> Make:
