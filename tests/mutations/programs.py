@@ -247,4 +247,11 @@ PROGRAMS = (
         "        if makes == word.text:\n",
         "tests/policy/test_found.py",
     ),
+    Mutation(
+        "find begins where a pattern says, letter for letter",
+        "policy/programs_search.py",
+        "    return all(word.is_known and not word.is_glob for word in words)\n",
+        "    return True\n",
+        "tests/policy/test_found.py",
+    ),
 )

@@ -176,6 +176,10 @@ def _roots(words: Sequence[Word]) -> tuple[Sequence[Word], Sequence[Word]]:
     return words[:at] or (Word("."),), words[at:]
 
 
+def _are_literal(words: Sequence[Word]) -> bool:
+    return all(word.is_known and not word.is_glob for word in words)
+
+
 def printed_by_find(command: SimpleCommand) -> tuple[Word, ...]:
     """Return what `find` prints, as words. They are split text, unless NUL characters end them; empty if it does more
     than print, or prints something else.
@@ -185,12 +189,8 @@ def printed_by_find(command: SimpleCommand) -> tuple[Word, ...]:
     uses = uses_of_find(command, "find")
     roots, expression = _roots([*dropwhile(lambda word: _is_way(word.text), command.words[1:])])
     texts = [word.text for word in expression]
-    if (
-        uses.asks
-        or uses.inner
-        or any(use.access != "read" for use in uses.files)
-        or {"-printf", "-ls"} & {*texts}
-    ):
+    only_prints = not uses.inner and all(use.access == "read" for use in uses.files)
+    if uses.asks or not only_prints or not _are_literal(roots) or {"-printf", "-ls"} & {*texts}:
         return ()
     ends = {text for text in texts if text in ("-print", "-print0")}
     found = _found_by(expression)._replace(is_split="-print0" not in ends)
@@ -261,7 +261,7 @@ def _with_matches(
     """Return what `-exec` runs. What it finds is known only when it runs, but it lies under the roots."""
     inner: list[Word] = []
     for word in words:
-        if word.text == "{}" and all(root.is_known and not root.is_glob for root in roots):
+        if word.text == "{}" and _are_literal(roots):
             inner += [Word(root.text, is_known=False, found=found) for root in roots]
         else:
             inner.append(Word(roots[0].text, is_known=False) if "{}" in word.text else word)
