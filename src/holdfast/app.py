@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from holdfast.clock import SYSTEM_CLOCK
+from holdfast.config.notices import notices
 from holdfast.config.paths import (
     HOME_VARIABLE,
     LOCAL_TIME,
@@ -29,9 +30,10 @@ from holdfast.config.paths import (
     is_text,
 )
 from holdfast.config.settings import Config
-from holdfast.errors import UsageError, clearing_up
+from holdfast.errors import SandboxUnavailable, UsageError, clearing_up
+from holdfast.protocol.fence import Finding
 from holdfast.protocol.limits import ModelFacts
-from holdfast.protocol.ports import Clock, Hooks, Notifier, Provider, Store, Tool, Tools
+from holdfast.protocol.ports import Clock, Hooks, Notifier, Provider, Sandbox, Store, Tool, Tools
 from holdfast.protocol.settings import Conduct, Context, Settings, settings_with
 from holdfast.protocol.tools import ToolSpec
 from holdfast.protocol.zone import UTC, Zone
@@ -72,10 +74,12 @@ _CHECKER = "holdfast.tools.checking:Checker"
 _GATES = "holdfast.tools.gates:gates_of"
 _REGISTRY = "holdfast.tools.registry:Registry"
 _OFFERED = "holdfast.tools.dispatcher:offered_of"
-_KEPT = "holdfast.tools.builtin:Kept"
+_ROOMS = "holdfast.tools.builtin:Rooms"
 _SECRET_FILES = "holdfast.tools.secret_files:SecretFiles"
 _OWN_PLACES = "holdfast.tools.own:OwnPlaces"
 _BACKGROUND = "holdfast.tools.background:Background"
+_BUBBLEWRAP = "holdfast.sandbox.bubblewrap:make"
+_LEAVES_OPEN = "holdfast.sandbox.bubblewrap:LEAVES_OPEN"
 _HTTP_POOL = "holdfast.providers.http:HttpPool"
 _PROVIDERS = "holdfast.providers.registry:PROVIDERS"
 _ENTRY = "holdfast.providers.registry:Entry"
@@ -253,7 +257,10 @@ class App:
             conduct=self._conduct(),
             context=self._context(),
         )
-        return Chosen(settings, (*_notices(settings), *config.warnings))
+        return Chosen(settings, (*notices(settings, self._leaves_open()), *config.warnings))
+
+    def _leaves_open(self) -> Iterable[str]:
+        return () if self.config.policy.walls.backend == "unsafe" else factory(_LEAVES_OPEN)
 
     def _context(self) -> Context:
         facts = self._side_facts("compaction.model", self.config.compaction_model)
@@ -344,7 +351,7 @@ async def open_app(
             secret_in=redact.known_in,
             secret_files=secret_files,
             own=own,
-            kept=factory(_KEPT)(images, store),
+            rooms=factory(_ROOMS)(images, store, await open_sandbox(config)),
             hooks=hooks,
             web=factory(_WEB)(keys=environ, now_ms=clock.uptime_ms),
         )
@@ -365,6 +372,30 @@ async def open_app(
         open_rooms.push_async_callback(_close_providers, app)
         await open_rooms.enter_async_context(app.controller)
         yield app
+
+
+async def open_sandbox(config: Config) -> Sandbox | None:
+    """Return the configured sandbox, probed; None if commands run without one.
+
+    Raises:
+        SandboxUnavailable: it does not keep a program inside its fence here.
+    """
+    if config.policy.walls.backend == "unsafe":
+        return None
+    sandbox, found = await probed_sandbox()
+    if found.fault:
+        hint = f"{found.hint} " if found.hint else ""
+        raise SandboxUnavailable(
+            f'The sandbox of [sandbox] mode = "bubblewrap" cannot be used: {found.fault}',
+            hint=f'{hint}With mode = "unsafe", commands run with your own permissions.',
+        )
+    return sandbox
+
+
+async def probed_sandbox() -> tuple[Sandbox | None, Finding]:
+    """Return the sandbox of this machine, if it can have one, and whether it keeps anything out."""
+    made: Sandbox | Finding = factory(_BUBBLEWRAP)()
+    return (None, made) if isinstance(made, Finding) else (made, await made.probe())
 
 
 def _home_flag(home: Home, environ: Mapping[str, str]) -> str:
@@ -558,37 +589,3 @@ def redactor_for(config: Config, environ: Mapping[str, str], workspaces: Iterabl
     for workspace in workspaces:
         files.read(os.path.realpath(workspace))
     return redact
-
-
-def _notices(settings: Settings) -> Iterable[str]:
-    """What is not as one might think about the money and the window of a run.
-
-    Raises:
-        UsageError: a cost limit was set, and what the model costs is not known.
-    """
-    for facts in models_of(settings):
-        yield from _money_notices(settings, facts)
-
-
-def models_of(settings: Settings) -> tuple[ModelFacts, ...]:
-    """Return the models that a run with these settings calls."""
-    others = (settings.context.compact_model, settings.conduct.reflection_model)
-    return (settings.model.facts, *[each for each in others if each is not None])
-
-
-def _money_notices(settings: Settings, facts: ModelFacts) -> Iterable[str]:
-    if facts.price == "unknown" and settings.limits.is_cost_set:
-        way_out = f'Say it in the user file: [catalog."{facts.name}"] with input_usd_per_mtok and'
-        raise UsageError(
-            f"A cost limit is set, but the price of {facts.name} is not known.",
-            hint=f"{way_out} output_usd_per_mtok; or leave the cost limit unset.",
-        )
-    yield from unknowns(facts)
-
-
-def unknowns(facts: ModelFacts) -> Iterable[str]:
-    """What is not known about a model, and what counts instead."""
-    if facts.price == "unknown":
-        yield f"Cost unknown: there is no price for {facts.name}; only the limit of tokens counts."
-    if not facts.is_window_known:
-        yield f"The window of {facts.name} is not known; {facts.context_tokens:,} tokens are assumed."

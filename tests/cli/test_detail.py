@@ -66,7 +66,7 @@ def test_a_run_tells_one_warning_and_doctor_tells_all(cli: Cli) -> None:
     assert len(warnings) == 1
     assert "`holdfast doctor` shows 1 more" in warnings[0]
     told = cli("doctor").out
-    assert told.count("there is no sandbox yet") == 1
+    assert told.count("no sandbox confines them") == 1
     assert "holdfast.toml" in told
     cli.configure(SANDBOX)
     (cli.workspace / "holdfast.toml").unlink()

@@ -160,11 +160,22 @@ def test_doctor_tells_a_database_that_opens_and_does_not_answer(
 
 def test_doctor_has_a_finding_for_every_check_in_order(holdfast: Holdfast) -> None:
     ids = list(dict.fromkeys(row["id"] for row in holdfast("doctor", "--json").rows))
-    assert ids == ["python", "home", "database", "config", "keys", "shell", "sandbox", "egress", "disk"]
-    assert len(ids) == len(CHECKS) - 1  # hooks are checked if there are hooks
+    assert ids == [
+        "python",
+        "home",
+        "database",
+        "config",
+        "keys",
+        "shell",
+        "sandbox.bubblewrap",
+        "sandbox.mode",
+        "egress",
+        "disk",
+    ]
+    assert len(ids) == len(CHECKS)  # hooks are checked if there are hooks, and the sandbox twice
     plain = holdfast("doctor")
     assert plain.code == 0
-    assert "! sandbox" in plain.out
+    assert "! sandbox.mode" in plain.out
 
 
 def test_doctor_says_that_without_bash_no_command_runs(
@@ -173,19 +184,6 @@ def test_doctor_says_that_without_bash_no_command_runs(
     monkeypatch.setenv("PATH", str(tmp_path))
     (found,) = [row for row in holdfast("doctor", "--json").rows if row["id"] == "shell"]
     assert (found["severity"], found["hint"]) == ("warning", "Install bash.")
-
-
-@pytest.mark.parametrize("mode", ["", '[sandbox]\nmode = "unsafe"\n'])
-def test_doctor_asks_to_accept_that_there_is_no_sandbox_only_until_that_is_done(
-    holdfast: Holdfast, tmp_path: Path, mode: str
-) -> None:
-    (tmp_path / "home").mkdir(mode=0o700)
-    (tmp_path / "home" / "config.toml").write_text(mode)
-    rows = holdfast("doctor", "--json", "--home", str(tmp_path / "home")).rows
-    (found,) = [row for row in rows if row["id"] == "sandbox"]
-    assert found["severity"] == "warning"
-    assert "there is no sandbox" in found["message"]
-    assert ("Accept that" in found["message"]) == (not mode)
 
 
 def test_doctor_says_what_tools_may_reach_and_which_search_engine_has_no_key(

@@ -192,7 +192,7 @@ def test_another_session_repeats_no_warning(cli: Cli) -> None:
         screen.until("The next message begins a new session.")
         screen.type("/resume a:b\r")
         screen.until("Your next message goes to this session.")
-        assert screen.text.count("there is no sandbox yet") == 1
+        assert screen.text.count("no sandbox confines them") == 1
 
 
 def test_clear_begins_a_new_session_and_resume_goes_back(cli: Cli) -> None:

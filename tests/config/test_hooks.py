@@ -17,6 +17,7 @@ from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.settings import settings_with
 from holdfast.tools.background import Background
 from holdfast.tools.checking import Checker
+from holdfast.tools.fencing import Fences
 from holdfast.tools.files import ReadFile, WriteFile
 from holdfast.tools.gates import gates_of
 from holdfast.tools.own import OwnPlaces
@@ -178,7 +179,9 @@ def test_no_tool_changes_what_a_hook_runs(files: Files, tmp_path: Path) -> None:
     policy = files.load().policy
     assert [hook.files for hook in policy.hooks] == [(str(each.resolve()),) for each in (guard, other, guard)]
     settings = settings_with(ModelFacts("x", "m"), str(files.workspace), autonomy="full", policy=policy)
-    tools = Registry([WriteFile(OwnPlaces()), ReadFile(OwnPlaces()), Shell(Background())])
+    tools = Registry(
+        [WriteFile(OwnPlaces()), ReadFile(OwnPlaces()), Shell(Background(), Fences(OwnPlaces(), "/"))]
+    )
     checker = Checker(tools, gates_of(lambda _: "", OwnPlaces()), settings)
 
     async def verdict(tool: str, **arguments: str) -> str:

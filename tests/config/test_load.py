@@ -107,7 +107,7 @@ BAD_LINES = [
     ('model = "gpt-5"', 1, "model = 'gpt-5'", "PROVIDER:MODEL"),
     ('autonomy = "yolo"', 1, "autonomy = 'yolo'", "read-only"),
     ('posture = "overnite"', 1, "posture = 'overnite'", "did you mean overnight?"),
-    ('[sandbox]\nmode = "docker"', 2, "sandbox.mode = 'docker'", "one of unsafe"),
+    ('[sandbox]\nmode = "docker"', 2, "sandbox.mode = 'docker'", "one of bubblewrap, unsafe"),
     ("[repeat]\nnote = 9", 2, "repeat.note = 9", "less than repeat.stop = 8"),
     ("[compaction]\nto = 0.8", 2, "compaction.to = 0.8", "less than compaction.at = 0.75"),
     ("[compaction]\nat = 0.96", 2, "compaction.at = 0.96", "0.95"),

@@ -22,6 +22,7 @@ policy.allowed_paths = ["src"]
 network.allow = ["a.example"]
 search.engines = ["exa"]
 tools.allow = ["*_file", "shell"]
+sandbox.mode = "unsafe"
 """
 """What holds before the project file says anything, where the default is not strict enough to be loosened."""
 
@@ -88,7 +89,9 @@ TABLE = [
     catalog("context_tokens", "1_000_000"),
     catalog("max_output_tokens", "1_000_000"),
     catalog("tool_calls", '"text"'),
-    Row("sandbox.mode", '[sandbox]\nmode = "unsafe"'),
+    Row("sandbox.mode", '[sandbox]\nmode = "unsafe"', '[sandbox]\nmode = "bubblewrap"'),
+    Row("sandbox.read", '[sandbox]\nread = ["/srv"]', trusted="may not set it"),
+    Row("sandbox.write", '[sandbox]\nwrite = ["/srv"]', trusted="may not set it"),
     Row("policy.deny", "", '[policy]\ndeny = ["shell"]'),
     Row("policy.ask", "", '[policy]\nask = ["shell"]'),
     Row("policy.allow", '[policy]\nallow = ["mcp__x"]', trusted="may set it"),

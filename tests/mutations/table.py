@@ -23,6 +23,7 @@ from tests.mutations.taint import TAINT
 from tests.mutations.texts import TEXTS
 from tests.mutations.views import VIEWS
 from tests.mutations.walks import WALKS
+from tests.mutations.walls import WALLS
 from tests.mutations.web import WEB
 
 NAMED = (
@@ -968,6 +969,7 @@ MUTATIONS = (
     *VIEWS,
     *TEXTS,
     *WALKS,
+    *WALLS,
     *WEB,
     *SHELL,
     *PROGRAMS,

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.protocol.fence import Launch
 from holdfast.sandbox import keeper
-from holdfast.sandbox.process import Ended, Launch, Processes, clean_environment
+from holdfast.sandbox.process import Ended, Processes, clean_environment
 from holdfast.testing.clock import never_over
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="looks at processes through /proc")
@@ -120,7 +121,8 @@ async def test_a_process_that_escapes_ends_when_its_call_is_cancelled(
 
 DRIVER = """
 import asyncio, sys
-from holdfast.sandbox.process import Launch, Processes
+from holdfast.protocol.fence import Launch
+from holdfast.sandbox.process import Processes
 async def main():
     launch = Launch(("/bin/sh", "-c", sys.argv[2]), "/", sys.argv[1], {"PATH": "/bin"}, 300.0, 300.0, lambda: 9**12)
     await Processes().run(launch, lambda text: print(text, end="", flush=True))

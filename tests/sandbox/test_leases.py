@@ -12,8 +12,9 @@ import pytest
 
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.errors import Fenced
+from holdfast.protocol.fence import Launch
 from holdfast.protocol.ports import Check
-from holdfast.sandbox.process import Launch, Processes, clean_environment
+from holdfast.sandbox.process import Processes, clean_environment
 from holdfast.testing.clock import never_over
 
 KEY = f"test-{os.getpid()}:late"

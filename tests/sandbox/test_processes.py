@@ -15,8 +15,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from holdfast.protocol.fence import FLOOD_BYTES, KEPT_BYTES, Launch
 from holdfast.sandbox import keeper
-from holdfast.sandbox.process import FLOOD_BYTES, KEPT_BYTES, Launch, Processes, clean_environment
+from holdfast.sandbox.process import Processes, clean_environment
 from holdfast.testing.clock import never_over
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="looks at processes through /proc")
@@ -290,7 +291,8 @@ async def test_who_takes_over_ends_what_carries_the_calls_key(processes: Process
 
 DRIVER = """
 import asyncio, sys
-from holdfast.sandbox.process import Launch, Processes
+from holdfast.protocol.fence import Launch
+from holdfast.sandbox.process import Processes
 async def main():
     launch = Launch(("/bin/sh", "-c", sys.argv[2]), "/", sys.argv[1], {}, 300.0, 300.0, lambda: 9**12)
     await Processes().run(launch, lambda text: print(text, end="", flush=True))

@@ -10,13 +10,14 @@ import pytest
 from holdfast.protocol.evidence import Likeness
 from holdfast.sandbox.process import Processes
 from holdfast.tools.background import Background
+from holdfast.tools.fencing import Fences
 from holdfast.tools.own import OwnPlaces
 from holdfast.tools.sameness import is_answer, likeness_of
 from holdfast.tools.search import Grep
 from holdfast.tools.shell import Shell
 
 WORKSPACE = "/w/space"
-SHELL, GREP = Shell(Background()).spec, Grep(Processes(), OwnPlaces()).spec
+SHELL, GREP = Shell(Background(), Fences(OwnPlaces(), "/")).spec, Grep(Processes(), OwnPlaces()).spec
 
 
 def of(command: str, workspace: str = WORKSPACE, **values: Any) -> Likeness:

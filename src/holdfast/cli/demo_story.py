@@ -73,7 +73,7 @@ SCRIPT: Sequence[Mapping[str, Any]] = (
 
 CONFIG = """\
 [sandbox]
-mode = "unsafe"     # commands run with your permissions; there is no sandbox yet
+mode = "unsafe"     # commands run with your permissions, and no sandbox confines them
 
 [catalog."script:*"]    # an invented price, so that there is a cost to see
 input_usd_per_mtok = 3.0

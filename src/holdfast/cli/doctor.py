@@ -6,6 +6,7 @@ Each check returns findings. Scripts rely on their ids. Nothing is changed.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import platform
 import shlex
@@ -19,12 +20,13 @@ from typing import Literal
 
 import msgspec
 
-from holdfast.app import factories, facts_of, open_store, unknowns
+from holdfast.app import factories, facts_of, open_store, probed_sandbox
 from holdfast.cli.found import find_providers
 from holdfast.cli.options import HomeFlag, JsonFlag, home_of
 from holdfast.cli.terminal import say, say_json, with_commands
 from holdfast.clock import SYSTEM_CLOCK
-from holdfast.config.load import NO_SANDBOX, UNSAFE, load
+from holdfast.config.load import UNSAFE, load
+from holdfast.config.notices import unknowns
 from holdfast.config.paths import Home
 from holdfast.config.settings import Config
 from holdfast.errors import ConfigError, StorageError, UsageError
@@ -183,13 +185,26 @@ def check_keys(home: Home) -> Iterator[Finding]:
 
 
 def check_sandbox(home: Home) -> Iterator[Finding]:
-    """Check the sandbox."""
-    hint = "Give Holdfast only tasks that may do what you may do."
-    try:
-        is_accepted = UNSAFE not in load(home, Path.cwd(), {}, os.environ).warnings
-    except ConfigError:
-        is_accepted = False
-    yield Finding("sandbox", "warning", NO_SANDBOX if is_accepted else UNSAFE, hint)
+    """Check how commands are confined, and whether the sandbox keeps anything out here."""
+    _, found = asyncio.run(probed_sandbox())
+    if found.fault:
+        yield Finding("sandbox.bubblewrap", "warning", found.fault, found.hint)
+    else:
+        told = f"it works; it does not stop {'; '.join(found.leaves_open)}"
+        yield Finding("sandbox.bubblewrap", "ok", told)
+    with contextlib.suppress(ConfigError):
+        mode = load(home, Path.cwd(), {}, os.environ).settings["sandbox.mode"]
+        if mode.value != "unsafe":
+            is_broken = bool(found.fault)
+            hint = "Runs that offer the shell exit with 8." if is_broken else ""
+            yield Finding(
+                "sandbox.mode", "fault" if is_broken else "ok", f"commands run in {mode.value}", hint
+            )
+        elif mode.layer == "default":
+            hint = "Give Holdfast only tasks that may do what you may do."
+            yield Finding("sandbox.mode", "warning", UNSAFE, hint)
+        else:
+            yield Finding("sandbox.mode", "ok", "commands run with your own permissions, as you chose")
 
 
 def check_shell(home: Home) -> Iterator[Finding]:

@@ -29,6 +29,7 @@ from holdfast.protocol.allowed import (
     allowed_host_of,
     common_hosts,
     common_paths,
+    folder_of,
     hosts_are_within,
     listed_path_of,
     paths_are_within,
@@ -129,6 +130,9 @@ _LIMITS: tuple[tuple[str, Kind, str, Any, str], ...] = (
 )
 
 
+_FOLDERS = 'folders, like ["~/.pyenv", "/srv/data"]'
+
+
 def _less(value: Any) -> float:
     return -float(value)
 
@@ -137,7 +141,7 @@ def _is_denied(value: Any) -> float:
     return float(value == "deny")
 
 
-def _unfenced(value: Any) -> float:
+def _fenced(value: Any) -> float:
     return float(value != "unsafe")
 
 
@@ -226,12 +230,14 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(
         "sandbox.mode",
-        choice("unsafe"),
-        "How tools are confined. `unsafe` runs them with the user's own permissions.",
+        choice("bubblewrap", "unsafe"),
+        "How commands are confined. `unsafe` runs them with the user's own permissions.",
         "unsafe",
         "tighten",
-        _unfenced,
+        _fenced,
     ),
+    Key("sandbox.read", entries(folder_of, _FOLDERS), "What commands may read beside the workspace.", ()),
+    Key("sandbox.write", entries(folder_of, _FOLDERS), "What commands may change beside the workspace.", ()),
     Key("policy.deny", rules(objecting_rule_of), "Calls that are denied.", (), "tighten", adds="stricter"),
     Key("policy.ask", rules(objecting_rule_of), "Calls that need approval.", (), "tighten", adds="stricter"),
     Key(

@@ -43,8 +43,10 @@ _NAMES_TOOLS = frozenset(
 )
 _AND = " and "
 """Between the origins of a value to which several sources add."""
-NO_SANDBOX = "Tools run with your own permissions; there is no sandbox yet."
-UNSAFE = f'{NO_SANDBOX} Accept that with [sandbox] mode = "unsafe" in the configuration.'
+UNSAFE = (
+    "Commands run with your own permissions, and no sandbox confines them."
+    ' Set [sandbox] mode = "bubblewrap", or accept it with mode = "unsafe".'
+)
 """The warning of a configuration that does not say that this is wanted."""
 
 

@@ -14,7 +14,7 @@ from holdfast.protocol.hooks import HookSource
 from holdfast.protocol.limits import Limits
 from holdfast.protocol.notify import NotifyAbout
 from holdfast.protocol.rules import PolicyRule
-from holdfast.protocol.settings import ApproveBy, Autonomy, Conduct, Context, Policy, Repairs
+from holdfast.protocol.settings import ApproveBy, Autonomy, Conduct, Context, Policy, Repairs, Walls
 
 CONDUCT: Mapping[str, str] = {
     "plan.max_replans": "max_replans",
@@ -97,7 +97,6 @@ class Config(msgspec.Struct, frozen=True):
     autonomy: Autonomy
     approve_by: ApproveBy | None
     """None: prompt on a terminal, otherwise wait."""
-    sandbox_mode: Literal["unsafe"]
     repeat_note: int
     repeat_stop: int
     repairs: Repairs
@@ -154,7 +153,6 @@ def build(
         max_output_tokens=value["max_output_tokens"],
         autonomy=value["autonomy"],
         approve_by=value.get("approve_by"),
-        sandbox_mode=value["sandbox.mode"],
         repeat_note=value["repeat.note"],
         repeat_stop=value["repeat.stop"],
         repairs=Repairs(**{name: value[f"repair.{name}"] for name in Repairs.__struct_fields__}),
@@ -174,6 +172,7 @@ def build(
             is_workspace_untrusted=value["taint.workspace"] == "untrusted",
             grants_last_s=value["policy.grants_last"],
             sandboxed=value["policy.sandboxed"],
+            walls=Walls(value["sandbox.mode"], value["sandbox.read"], value["sandbox.write"]),
             actions_per_hour=value["policy.actions_per_hour"],
         ),
         reflection_model=value.get("reflection.model") or "",

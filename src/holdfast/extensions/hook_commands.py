@@ -12,9 +12,10 @@ from collections.abc import Mapping
 
 import msgspec
 
+from holdfast.protocol.fence import Launch
 from holdfast.protocol.hooks import HookSource, Occasion
 from holdfast.protocol.ports import Check
-from holdfast.sandbox.process import Ended, Launch, Processes
+from holdfast.sandbox.process import Ended, Processes
 from holdfast.sandbox.unnamed import unnamed_file
 
 MOST_BYTES = 64 * 1024

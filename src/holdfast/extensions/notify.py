@@ -16,10 +16,11 @@ import msgspec
 
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.errors import Lapsed
+from holdfast.protocol.fence import Launch
 from holdfast.protocol.notify import NotificationDue, Notified, key_of
 from holdfast.protocol.ports import Check
 from holdfast.redact import Redactor
-from holdfast.sandbox.process import Ended, Launch, Processes
+from holdfast.sandbox.process import Ended, Processes
 from holdfast.sandbox.unnamed import unnamed_file
 
 LIMIT_S = 10.0

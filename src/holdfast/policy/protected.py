@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Literal, NamedTuple
 
@@ -128,6 +128,19 @@ def steering(path: str, workspace: str) -> tuple[str, Named] | None:
             if _leads_to(names, place, len(chosen) if is_chosen else 0, may_be_wild=row.verdict == "deny"):
                 return place.rstrip("$"), row
     return None
+
+
+def fixed_places(name: str, *, is_folder: bool) -> Iterator[tuple[str, ...]]:
+    """Yield what nobody may change at a file or folder of this name, as names below it; nothing below it is all of
+    it. An example: `.git` has `hooks`, `config` and more.
+    """
+    plain = _plain_name(name)
+    if plain in _FIRST:
+        for row in STEERING:
+            for place in row.names if row.verdict == "deny" else ():
+                first, *rest = place.rstrip("$").split("/")
+                if first == plain and not (place.endswith("$") and is_folder):
+                    yield tuple(rest)
 
 
 def _plain(path: str) -> list[str]:

@@ -68,7 +68,7 @@ _SENDS_REQUESTS = frozenset({"http_request"})
 _SOCKETS = ("/dev/tcp/", "/dev/udp/")
 """What a shell takes for a connection when it is the target of a redirection."""
 
-_NO_SANDBOX = "[policy] sandboxed counts only in a sandbox, and Holdfast has none yet."
+_NO_SANDBOX = "[policy] sandboxed counts only in a sandbox, and does not count there yet either."
 
 _LAYERS: Mapping[Layer, str] = {
     "admin": "The administrator's file",

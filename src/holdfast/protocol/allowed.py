@@ -88,6 +88,23 @@ def listed_path_of(text: str) -> AllowedPath:
     return allowed_path_of(text)
 
 
+def folder_of(text: str) -> str:
+    """Read one entry of what commands may use beside the workspace: an absolute path, or one that begins with `~/`.
+
+    Raises:
+        WrongEntry: it is not such a path, or is all of the machine or of a home.
+    """
+    names = [name for name in text.split("/") if name not in ("", ".")]
+    near = "/" + "/".join(name for name in names if name not in ("..", "~"))
+    if len(text) > _PATH_MAX_CHARS or not text.isprintable():
+        raise WrongEntry("is not the path of a file")
+    if not text.startswith(("/", "~/")) or ".." in names:
+        raise WrongEntry(f"must begin with / or ~/ and have no .. in it; the nearest one is {near}")
+    if len(names) < (2 if text.startswith("~") else 1):
+        raise WrongEntry("is everything; name the folders that commands need, like ~/.pyenv")
+    return text
+
+
 def access_to(path: str, allowed: Sequence[AllowedPath]) -> int:
     """Return what a list allows at a path: 0 nothing, 1 reading, 2 writing. The entry nearest to it counts."""
     above = [

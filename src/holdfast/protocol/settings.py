@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import fields, replace
 
 from holdfast.protocol.allowed import EVERYWHERE
+from holdfast.protocol.fence import Backend
 from holdfast.protocol.hooks import Hook
 from holdfast.protocol.limits import DEFAULT_MAX_OUTPUT_TOKENS, Limits, ModelFacts
 from holdfast.protocol.notify import NotifyAbout
@@ -62,6 +63,14 @@ class Posture(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="po
 Unproved = Literal["ask", "allow"]
 
 
+class Walls(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The sandbox of commands, and what they may use beside the workspace. Paths may begin with `~`."""
+
+    backend: Backend = "unsafe"
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+
+
 class Policy(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="policy"):
     """What the configuration denies, asks about and allows. The rules of the administrator come first."""
 
@@ -87,6 +96,7 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="pol
     """How long a grant lasts."""
     sandboxed: Unproved = "ask"
     """What becomes of a command that is not proved harmless, in a sandbox without network. Without one it asks."""
+    walls: Walls = Walls()
     actions_per_hour: int = 0
     """When a session has started so many calls within an hour, the next ones ask; 0: they never do."""
 

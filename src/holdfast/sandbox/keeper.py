@@ -319,9 +319,10 @@ def _started(request: dict[str, Any], fds: list[int]) -> int:
     import fcntl
 
     others = [*([0] if request["has_stdin"] else []), *([2] if request["has_stderr"] else [])]
-    targets = [1, *others, *request["pass_fds"]]
+    given = {int(number): _file_with(bytes.fromhex(content)) for number, content in request["given"].items()}
+    targets = [1, *others, *request["pass_fds"], *given]
     actions: list[Any] = []
-    for fd, target in zip(fds, targets, strict=True):
+    for fd, target in zip([*fds, *given.values()], targets, strict=True):
         # Move it away: another file may need its number.
         source = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, max(2, *targets) + 1)
         os.close(fd)
@@ -330,6 +331,7 @@ def _started(request: dict[str, Any], fds: list[int]) -> int:
         actions.append((os.POSIX_SPAWN_DUP2, 1, 2))
     if not request["has_stdin"]:
         actions.append((os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0))
+    _limit(request["limits"])
     os.chdir(request["cwd"])
     if time.clock_gettime_ns(_UPTIME) // 1_000_000 >= request["until_ms"]:
         raise _TooLate
@@ -342,6 +344,26 @@ def _started(request: dict[str, Any], fds: list[int]) -> int:
         setsigmask=(),
         setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
     )
+
+
+def _file_with(content: bytes) -> int:
+    """Return the descriptor of a file in memory, to be read from its beginning. A sandbox gets its arguments so."""
+    fd = os.memfd_create("given", os.MFD_CLOEXEC)
+    os.write(fd, content)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def _limit(limits: dict[str, int]) -> None:
+    """Set limits of the kernel for this process, and so for all that it starts: none of them may raise one."""
+    if limits:
+        import resource  # only a sandbox has limits
+
+        for name, most in limits.items():
+            kind = getattr(resource, name)
+            hard = resource.getrlimit(kind)[1]
+            least = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            resource.setrlimit(kind, (least, least))
 
 
 def _watch(root: int, control: socket.socket, ends: list[int], wakes: int) -> None:

@@ -2,8 +2,8 @@
 
 The tree is its own session with a clean environment. Its guard (see `keeper`) ends it at its timeout, at its idle
 timeout, when it prints too much, when the call is cancelled, when its first process has exited, and when this
-process dies. A command can do what the user can do: `[sandbox] mode = "unsafe"`. `tools` turns a result into text
-for the model.
+process dies. What a command can do is up to its fence and the sandbox that keeps it: without one it can do what the
+user can do. `tools` turns a result into text for the model.
 """
 
 from __future__ import annotations
@@ -23,43 +23,18 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from holdfast.errors import Lapsed
+from holdfast.errors import Lapsed, SandboxUnavailable
 from holdfast.protocol.counts import counted
-from holdfast.protocol.ports import Check
+from holdfast.protocol.fence import FLOOD_BYTES, NO_INPUT, WITH_OUTPUT, Launch
+from holdfast.protocol.ports import Sandbox
 from holdfast.sandbox import keeper
 
-KEPT_BYTES = 2 << 20
-"""How much of the beginning and of the end of an output stays in memory by default. The middle is only counted."""
-FLOOD_BYTES = 64 << 20
-"""After this much output a tree is ended: nobody will read it, and it uses the processor."""
-
+_NO_SANDBOX = "This session runs its commands in a sandbox, and this process has none."
+_NO_SANDBOX_HINT = "Set [sandbox] mode as it was when the session began, and run `holdfast doctor`."
 _CLEAN_NAMES = ("PATH", "HOME", "LANG", "TERM", "TMPDIR", "TZ", "USER", "LOGNAME", "SHELL")
 _CHUNK_BYTES = 1 << 16
 _PATIENCE_S = 2.0
 """Longer than a guard needs to end its tree. After this, something is wrong with the guard."""
-
-
-class Launch(msgspec.Struct, frozen=True):
-    """What to run."""
-
-    argv: tuple[str, ...]
-    cwd: str
-    key: str
-    """The call's key. Every process of the tree has it."""
-    env: Mapping[str, str]
-    timeout_s: float
-    idle_s: float
-    """The longest silence of the output."""
-    check: Check
-    """Called right before the program is started."""
-    stdin_fd: int = subprocess.DEVNULL
-    pass_fds: tuple[int, ...] = ()
-    stderr_fd: int = subprocess.STDOUT
-    """Where stderr goes: by default to stdout."""
-    flood_bytes: int = FLOOD_BYTES
-    """After this much output the tree is ended."""
-    kept_bytes: int = KEPT_BYTES
-    """How much of the beginning and of the end of the output is kept."""
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -80,9 +55,14 @@ def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 class Processes:
-    """The process trees of one runtime, and their keeper, which lives slightly longer."""
+    """The process trees of one runtime, and their keeper, which lives slightly longer.
 
-    def __init__(self) -> None:
+    Args:
+        sandbox: Keeps what has a fence inside it; None: nothing does.
+    """
+
+    def __init__(self, sandbox: Sandbox | None = None) -> None:
+        self._sandbox = sandbox
         self._keeper: _Keeper | None = None
         self._open: set[socket.socket] = set()
 
@@ -92,8 +72,13 @@ class Processes:
         Raises:
             OSError: it could not be started (no such program, no such folder, no more processes).
             Lapsed: the launch's check failed, and nothing was started.
+            SandboxUnavailable: it has a fence, and nothing here keeps it inside.
             asyncio.CancelledError: the call was cancelled. The tree is gone within a second.
         """
+        if launch.fence is not None:
+            if self._sandbox is None:
+                raise SandboxUnavailable(_NO_SANDBOX, hint=_NO_SANDBOX_HINT)
+            launch = self._sandbox.launch(launch, launch.fence)
         output = _Output(on_output, launch.kept_bytes)
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
@@ -139,8 +124,8 @@ class Processes:
             self._keeper = None
         if self._keeper is None:
             self._keeper = _start_keeper()
-        stdin = () if launch.stdin_fd == subprocess.DEVNULL else (launch.stdin_fd,)
-        stderr = () if launch.stderr_fd == subprocess.STDOUT else (launch.stderr_fd,)
+        stdin = () if launch.stdin_fd == NO_INPUT else (launch.stdin_fd,)
+        stderr = () if launch.stderr_fd == WITH_OUTPUT else (launch.stderr_fd,)
         fds = [given.fileno(), writing, *stdin, *stderr, *launch.pass_fds]
         socket.send_fds(self._keeper.door, [b"+"], fds)
 
@@ -212,9 +197,11 @@ class _Tree:
             "argv": launch.argv,
             "cwd": launch.cwd,
             "env": {**launch.env, keeper.VARIABLE: launch.key},
-            "has_stdin": launch.stdin_fd != subprocess.DEVNULL,
-            "has_stderr": launch.stderr_fd != subprocess.STDOUT,
+            "has_stdin": launch.stdin_fd != NO_INPUT,
+            "has_stderr": launch.stderr_fd != WITH_OUTPUT,
             "pass_fds": launch.pass_fds,
+            "given": {number: content.hex() for number, content in launch.given.items()},
+            "limits": dict(launch.limits),
         }
         writer.write(json.dumps(request).encode() + b"\n")
         return _Tree(launch.key, reader, writer)

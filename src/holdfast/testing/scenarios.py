@@ -32,7 +32,7 @@ from holdfast.runtime.ports import Ports
 from holdfast.testing.clock import JumpingClock
 from holdfast.testing.faults import Crash, Faults, FaultyStore
 from holdfast.tools.answers import verdict
-from holdfast.tools.builtin import Kept, make_tools
+from holdfast.tools.builtin import Rooms, make_tools
 from holdfast.tools.guidance import guidance
 
 SESSION_KEY = "test:scenario"
@@ -127,7 +127,7 @@ def controller_of(
 
     hooks = scenario.hooks()
     tools = make_tools(
-        scenario.make(world), secret_in=lambda _: "", own=Own(), kept=Kept(journals=store), hooks=hooks
+        scenario.make(world), secret_in=lambda _: "", own=Own(), rooms=Rooms(journals=store), hooks=hooks
     )
     ports = Ports(
         store,

@@ -15,9 +15,10 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from holdfast.protocol.fence import FLOOD_BYTES, Launch
 from holdfast.protocol.ports import CallContext
 from holdfast.redact import Redactor, part_of
-from holdfast.sandbox.process import FLOOD_BYTES, Ended, Launch, Processes
+from holdfast.sandbox.process import Ended, Processes
 from holdfast.tools.blocking import Refused, in_thread
 
 MAX_RUNNING = 8
@@ -140,8 +141,8 @@ class Process:
 class Background:
     """The processes in the background, by session, and what runs them and all others."""
 
-    def __init__(self) -> None:
-        self.processes = Processes()
+    def __init__(self, processes: Processes | None = None) -> None:
+        self.processes = processes or Processes()
         self._of: dict[str, dict[str, Process]] = {}
 
     async def start(self, launch: Launch, context: CallContext) -> Process:

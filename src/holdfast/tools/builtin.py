@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import msgspec
 
 from holdfast.policy.protected import Own
-from holdfast.protocol.ports import Hooks, Journals, Tool
+from holdfast.protocol.ports import Hooks, Journals, Sandbox, Tool
+from holdfast.sandbox.process import Processes
 from holdfast.storage.images import Images
 from holdfast.tools.answer import answer
 from holdfast.tools.apply_patch import ApplyPatch
 from holdfast.tools.ask import AskUser
 from holdfast.tools.background import Background
 from holdfast.tools.dispatcher import Dispatcher
+from holdfast.tools.fencing import Fences
 from holdfast.tools.files import EditFile, ReadFile, WriteFile
 from holdfast.tools.gates import gates_of
 from holdfast.tools.git import GitDiff, GitLog, GitStatus
@@ -36,13 +39,15 @@ from holdfast.tools.web_search import WebSearch
 from holdfast.tools.writing import digest_of
 
 
-class Kept(msgspec.Struct, frozen=True):
-    """What tools keep, and find again."""
+class Rooms(msgspec.Struct, frozen=True):
+    """What tools use of other rooms."""
 
     images: Images | None = None
     """Where file tools keep what they replace; None: nowhere, so that it cannot be undone."""
     journals: Journals | None = None
     """Where sessions read what is stored of them; None: nowhere."""
+    sandbox: Sandbox | None = None
+    """Keeps commands inside their fences; None: a command that has one does not run."""
 
 
 def make_tools(
@@ -50,7 +55,7 @@ def make_tools(
     *,
     secret_in: Callable[[str], str],
     own: Own,
-    kept: Kept = Kept(),  # noqa: B008 - it is frozen
+    rooms: Rooms = Rooms(),  # noqa: B008 - it is frozen
     web: Web | None = None,
     hooks: Hooks | None = None,
     secret_files: SecretFiles | None = None,
@@ -61,7 +66,7 @@ def make_tools(
         extra_tools: Tools of the caller, in the order in which the model sees them.
         secret_in: Returns the name of a known secret whose value is in a text; empty if no value is.
         own: Holdfast's own files, which no tool may change.
-        kept: What tools keep, and find again.
+        rooms: What tools use of other rooms.
         web: How the web tools reach the network; None: as this machine does.
         hooks: Asks the hooks of settings; None: a call that a hook must see is refused.
         secret_files: Knows the values in the secret files of workspaces; None: nothing of them is known.
@@ -69,21 +74,23 @@ def make_tools(
     Raises:
         UsageError: a name is taken, or not every provider accepts it.
     """
-    background, places = Background(), own_places(own)
-    registry = Registry([*built_in(background, places, kept, web), *extra_tools])
-    gates = with_hooks(gates_of(secret_in, places, secret_files, digest_of(kept.images)), hooks)
-    capabilities = [kept.journals] if kept.journals else []
+    background, places = Background(Processes(rooms.sandbox)), own_places(own)
+    fences = Fences(places, str(Path.home()))
+    registry = Registry([*built_in(background, places, rooms, web, fences), *extra_tools])
+    gates = with_hooks(gates_of(secret_in, places, secret_files, digest_of(rooms.images)), hooks)
+    capabilities = [rooms.journals] if rooms.journals else []
     return Dispatcher(registry, background, gates, Surveyor(places), capabilities)
 
 
 def built_in(
     background: Background,
     own: OwnPlaces,
-    kept: Kept = Kept(),  # noqa: B008 - it is frozen
+    rooms: Rooms = Rooms(),  # noqa: B008 - it is frozen
     web: Web | None = None,
+    fences: Fences | None = None,
 ) -> tuple[Tool, ...]:
     """The built-in tools in the order in which the model sees them."""
-    processes, images, journals = background.processes, kept.images, kept.journals
+    processes, images, journals = background.processes, rooms.images, rooms.journals
     web, pages = web or Web(), Pages(processes)
     return (
         ReadFile(own),
@@ -93,7 +100,7 @@ def built_in(
         ListDir(own),
         Glob(own),
         Grep(processes, own),
-        Shell(background),
+        Shell(background, fences or Fences(own, str(Path.home()))),
         ProcessOutput(background),
         ProcessStop(background),
         AskUser(),

@@ -19,10 +19,11 @@ import msgspec
 
 from holdfast.deadlines import Deadlines
 from holdfast.errors import ToolError
+from holdfast.protocol.fence import Launch
 from holdfast.protocol.outcomes import Probed
 from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.protocol.tools import Effect, Expectation, Files, OnInterrupt, ToolSpec
-from holdfast.sandbox.process import Launch, Processes
+from holdfast.sandbox.process import Processes
 from holdfast.sandbox.unnamed import unnamed_file
 from holdfast.tools.annotations import placed, typed, unwrapped
 from holdfast.tools.blocking import in_thread

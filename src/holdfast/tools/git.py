@@ -21,9 +21,10 @@ import msgspec
 
 from holdfast.policy.paths import is_inside
 from holdfast.protocol.counts import counted
+from holdfast.protocol.fence import Launch
 from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.protocol.tools import ToolSpec
-from holdfast.sandbox.process import Ended, Launch, Processes
+from holdfast.sandbox.process import Ended, Processes
 from holdfast.tools.blocking import Refused, in_thread
 from holdfast.tools.own import OwnPlaces
 from holdfast.tools.readers import reader

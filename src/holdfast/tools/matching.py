@@ -10,8 +10,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from holdfast.protocol.fence import Launch
 from holdfast.protocol.ports import CallContext, RawResult
-from holdfast.sandbox.process import Launch, Processes
+from holdfast.sandbox.process import Processes
 from holdfast.sandbox.unnamed import unnamed_file
 from holdfast.tools.blocking import in_thread
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from holdfast.protocol.fence import Launch
 from holdfast.protocol.ports import CallContext
-from holdfast.sandbox.process import Launch, Processes
+from holdfast.sandbox.process import Processes
 from holdfast.sandbox.unnamed import unnamed_file
 from holdfast.tools.blocking import in_thread
 from holdfast.tools.web import charset_of

@@ -14,11 +14,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from holdfast.errors import SandboxUnavailable
+from holdfast.protocol.fence import Launch
 from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.protocol.tools import ToolSpec
-from holdfast.sandbox.process import Ended, Launch, clean_environment
+from holdfast.sandbox.process import Ended, clean_environment
 from holdfast.tools.background import Background, how_ended
-from holdfast.tools.blocking import Refused
+from holdfast.tools.blocking import Refused, in_thread
+from holdfast.tools.fencing import Fences
 from holdfast.tools.process import RUNS, page, told
 from holdfast.tools.sameness import is_answer
 from holdfast.tools.schema import arguments_object
@@ -30,13 +33,19 @@ MAX_COMMAND_CHARS = 30_000
 """A longer command belongs in a file: every character is examined before it runs."""
 NO_BASH = "The command did not run: bash is not installed, and the gates read commands as bash does."
 _LONGER = "With a greater timeout_s it has longer, and with background=true it goes on by itself"
+_NOT_FOUND = 127
+_WITHIN = (
+    "commands run in a sandbox without network and without the folders of users. A person can let them read a folder "
+    "with [sandbox] read"
+)
 
 
 class Shell(Unplanned):
     """shell: returns what a command printed, and how it ended."""
 
-    def __init__(self, background: Background) -> None:
+    def __init__(self, background: Background, fences: Fences) -> None:
         self._background = background
+        self._fences = fences
         self.spec = ToolSpec(
             name="shell",
             description="Run a shell command in the workspace; stdout and stderr come together. There is no "
@@ -66,6 +75,22 @@ class Shell(Unplanned):
         bash = shutil.which("bash")
         if bash is None:
             return RawResult("error", NO_BASH, is_unavailable=True)
+        try:
+            launch = await self._launch(bash, arguments, context)
+            if arguments.get("background"):
+                return await self._started(launch, arguments, context)
+            ended = await self._background.processes.run(launch, context.on_output)
+        except (Refused, SandboxUnavailable) as refusal:
+            return RawResult("error", str(refusal))
+        except OSError as error:
+            why = f"The command could not be started: {error.strerror}."
+            return RawResult("error", why, detail=repr(error))
+        result = _result(ended, launch)
+        is_negative = ended.how == "exited" and is_answer(arguments["command"], ended.exit_code)
+        return replace(result, is_negative=True) if is_negative else result
+
+    async def _launch(self, bash: str, arguments: dict[str, Any], context: CallContext) -> Launch:
+        walls = context.policy.walls
         launch = Launch(
             argv=(bash, "-c", arguments["command"]),
             cwd=context.workspace,
@@ -75,18 +100,10 @@ class Shell(Unplanned):
             idle_s=context.idle_s,
             check=context.check,
         )
-        try:
-            if arguments.get("background"):
-                return await self._started(launch, arguments, context)
-            ended = await self._background.processes.run(launch, context.on_output)
-        except Refused as refusal:
-            return RawResult("error", str(refusal))
-        except OSError as error:
-            why = f"The command could not be started: {error.strerror}."
-            return RawResult("error", why, detail=repr(error))
-        result = _result(ended, launch)
-        is_negative = ended.how == "exited" and is_answer(arguments["command"], ended.exit_code)
-        return replace(result, is_negative=True) if is_negative else result
+        if walls.backend == "unsafe":
+            return launch
+        fence = await in_thread(lambda: self._fences.fence(context.workspace, walls))
+        return replace(launch, fence=fence)
 
     async def _started(self, launch: Launch, arguments: dict[str, Any], context: CallContext) -> RawResult:
         """Start the command in the background. Its limits are the run's, and its own `timeout_s`."""
@@ -121,5 +138,7 @@ def _result(ended: Ended, launch: Launch) -> RawResult:
             return RawResult("timeout", output + why)
         case "exited" if not ended.exit_code:
             return RawResult("ok", ended.output or "[no output]")
+        case "exited" if ended.exit_code == _NOT_FOUND and launch.fence is not None:
+            return RawResult("error", f"{output}[{how_ended(ended)}; {_WITHIN}]")
         case "exited" | "flood":
             return RawResult("error", f"{output}[{how_ended(ended)}]")

@@ -1,0 +1,48 @@
+"""What a person should know about the settings of a run before it begins, as sentences.
+
+What is wrong with a setting belongs to `load`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from holdfast.errors import UsageError
+from holdfast.protocol.limits import ModelFacts
+from holdfast.protocol.settings import Settings
+
+
+def notices(settings: Settings, leaves_open: Iterable[str]) -> Iterable[str]:
+    """Yield what is not as one might think about the money, the window and the sandbox of a run.
+
+    Args:
+        settings: The settings of the run.
+        leaves_open: What its sandbox does not stop, each as half a sentence.
+
+    Raises:
+        UsageError: a cost limit was set, and what the model costs is not known.
+    """
+    for facts in _models_of(settings):
+        if facts.price == "unknown" and settings.limits.is_cost_set:
+            way_out = f'Say it in the user file: [catalog."{facts.name}"] with input_usd_per_mtok and'
+            raise UsageError(
+                f"A cost limit is set, but the price of {facts.name} is not known.",
+                hint=f"{way_out} output_usd_per_mtok; or leave the cost limit unset.",
+            )
+        yield from unknowns(facts)
+    if found := "; ".join(leaves_open):
+        yield f"Commands run in a sandbox (bubblewrap), without network. It does not stop {found}."
+
+
+def unknowns(facts: ModelFacts) -> Iterable[str]:
+    """Yield what is not known about a model, and what counts instead."""
+    if facts.price == "unknown":
+        yield f"Cost unknown: there is no price for {facts.name}; only the limit of tokens counts."
+    if not facts.is_window_known:
+        yield f"The window of {facts.name} is not known; {facts.context_tokens:,} tokens are assumed."
+
+
+def _models_of(settings: Settings) -> tuple[ModelFacts, ...]:
+    """Return the models that a run with these settings calls."""
+    others = (settings.context.compact_model, settings.conduct.reflection_model)
+    return (settings.model.facts, *[each for each in others if each is not None])

@@ -1,0 +1,84 @@
+"""What to run, and what it may do: the data that cross the border between tools and a sandbox.
+
+How a sandbox keeps a process inside its fence does not belong here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+import msgspec
+
+Backend = Literal["bubblewrap", "unsafe"]
+
+NO_INPUT = -3
+"""As `stdin_fd`: nothing to read. The same number as in `subprocess`."""
+WITH_OUTPUT = -2
+"""As `stderr_fd`: where stdout goes. The same number as in `subprocess`."""
+KEPT_BYTES = 2 << 20
+"""How much of the beginning and of the end of an output stays in memory by default. The middle is only counted."""
+FLOOD_BYTES = 64 << 20
+"""After this much output a tree is ended: nobody will read it, and it uses the processor."""
+
+
+class Fence(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a process may do beside reading the system's folders. It has no network.
+
+    Paths are absolute, with every link followed. What is not named does not exist inside.
+    """
+
+    writable: tuple[str, ...]
+    """Folders and files."""
+    readable: tuple[str, ...] = ()
+    private: tuple[str, ...] = ()
+    """Empty folders of its own, which end with it, beside one for temporary files."""
+    masked: tuple[str, ...] = ()
+    """Files and folders within these that cannot be read."""
+    protected: tuple[str, ...] = ()
+    """Files and folders within these that cannot be changed, renamed or replaced."""
+    memory_bytes: int = 2 << 30
+    """The data of each process."""
+    file_bytes: int = 2 << 30
+    """The longest file that it may write."""
+
+
+class Launch(msgspec.Struct, frozen=True):
+    """What to run."""
+
+    argv: tuple[str, ...]
+    cwd: str
+    key: str
+    """The call's key. Every process of the tree has it."""
+    env: Mapping[str, str]
+    timeout_s: float
+    idle_s: float
+    """The longest silence of the output."""
+    check: Callable[[], int]
+    """Called right before the program is started, as `ports.Check`."""
+    stdin_fd: int = NO_INPUT
+    pass_fds: tuple[int, ...] = ()
+    stderr_fd: int = WITH_OUTPUT
+    """Where stderr goes: by default to stdout."""
+    flood_bytes: int = FLOOD_BYTES
+    """After this much output the tree is ended."""
+    kept_bytes: int = KEPT_BYTES
+    """How much of the beginning and of the end of the output is kept."""
+    fence: Fence | None = None
+    """What it may do; None: what the user can do."""
+    given: Mapping[int, bytes] = {}
+    """What it reads from descriptors of these numbers. A sandbox needs it."""
+    limits: Mapping[str, int] = {}
+    """The kernel's limits by name, like RLIMIT_DATA. A sandbox sets them."""
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """Whether a backend works on this machine."""
+
+    backend: Backend
+    fault: str = ""
+    """Why it does not, as a sentence; empty if it does."""
+    hint: str = ""
+    """What to do about it."""
+    leaves_open: tuple[str, ...] = ()
+    """What it does not stop, each as half a sentence."""

@@ -1,0 +1,180 @@
+"""The backend `bubblewrap`: a process sees only what its fence names, in namespaces of its own, without network.
+
+`bwrap` makes the namespaces. It gets its arguments and its filter of system calls from descriptors, so no list of
+processes shows them, and has no variable that the program may not see. `probe` finds out whether all this works on a
+machine.
+
+What this does not stop: reading the workspace and the system's folders, using the processor, and creating files with
+controlling names that did not exist when the program began.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from holdfast.protocol.fence import Fence, Finding, Launch
+from holdfast.sandbox import seccomp
+from holdfast.sandbox.probing import attempt
+
+PROGRAM = "bwrap"
+LEAVES_OPEN = (
+    "reading the workspace and the folders of the system",
+    "creating files that control other programs, if there were none (.envrc, .vscode)",
+    "using all processors until the time limit",
+)
+
+_HINT = (
+    "On Ubuntu, install the AppArmor profile bwrap-userns-restrict. In a container, allow user namespaces "
+    "(`--security-opt seccomp=unconfined --security-opt systempaths=unconfined`)."
+)
+_SYSTEM = (
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix/store",
+)  # fmt: skip
+_SECRETS = (
+    "etc/shadow*", "etc/gshadow*", "etc/sudoers*", "etc/ssh/*_key", "etc/ssl/private", "etc/krb5.keytab",
+    "etc/kubernetes", "etc/docker/*.json", "etc/wireguard", "etc/NetworkManager/system-connections",
+)  # fmt: skip
+"""A process of root has root's access to files also in a namespace where it is somebody else."""
+_KERNEL = ("/proc/sys", "/proc/bus", "/proc/fs", "/proc/irq", "/proc/acpi", "/proc/scsi")
+"""Settings of the kernel, which root could change."""
+_KERNEL_FILES = (
+    "/proc/sysrq-trigger",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/timer_list",
+    "/proc/latency_stats",
+)
+_NAMESPACES = (
+    "--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
+    "--disable-userns", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "sandbox",
+)  # fmt: skip
+_ORDINARY_USER = "1000"
+"""Who root is inside."""
+_PRIVATE_BYTES = str(1 << 30)
+_MOST_OPEN_FILES = 4096
+_TEMPORARY = "/tmp"
+_FIRST_FD = 100
+"""Above the descriptors that tools pass."""
+_NULL = "/dev/null"
+
+
+class Bubblewrap:
+    """Fences processes with `bwrap`.
+
+    Args:
+        program: Its absolute path.
+    """
+
+    def __init__(self, program: str) -> None:
+        self._program = program
+        self._system = tuple(_system())
+        self._filter = seccomp.program()
+        self._found: Finding | None = None
+
+    async def probe(self) -> Finding:
+        """Run a program inside that tries what a fence forbids."""
+        if self._found is None:
+            fault = await attempt(self)
+            self._found = Finding("bubblewrap", fault, _HINT if fault else "", LEAVES_OPEN)
+        return self._found
+
+    def launch(self, launch: Launch, fence: Fence) -> Launch:
+        """Return how to start it inside the fence."""
+        number = max((_FIRST_FD, *(fd + 1 for fd in launch.pass_fds)))
+        mounts = [*self._system, *_mounts(fence), "--remount-ro", "/", "--chdir", launch.cwd]
+        arguments = [*_identity(), *_NAMESPACES, "--seccomp", str(number + 1), *mounts]
+        return replace(
+            launch,
+            argv=(self._program, "--args", str(number), "--", *launch.argv),
+            given={number: "\0".join([*arguments, ""]).encode(), number + 1: self._filter},
+            env={**launch.env, "TMPDIR": _TEMPORARY},
+            limits={
+                "RLIMIT_DATA": fence.memory_bytes,
+                "RLIMIT_FSIZE": fence.file_bytes,
+                "RLIMIT_NOFILE": _MOST_OPEN_FILES,
+                "RLIMIT_CORE": 0,
+            },
+        )
+
+
+def make() -> Bubblewrap | Finding:
+    """Return the backend, or why this machine cannot have it. It is not known yet whether it keeps anything out."""
+    program = shutil.which(PROGRAM)
+    if program is None:
+        hint = "Install it: `apt install bubblewrap`, `dnf install bubblewrap`, `pacman -S bubblewrap`."
+        return Finding("bubblewrap", "bwrap is not installed.", hint)
+    if not seccomp.is_known():
+        return Finding("bubblewrap", "Its filter of system calls does not know this processor.")
+    return _of(os.path.realpath(program))
+
+
+@lru_cache(maxsize=8)
+def _of(program: str) -> Bubblewrap:
+    """Return the same object each time, so that it is probed once in a process."""
+    return Bubblewrap(program)
+
+
+def _identity() -> tuple[str, ...]:
+    user, group = (str(number or _ORDINARY_USER) for number in (os.getuid(), os.getgid()))
+    return "--uid", user, "--gid", group
+
+
+def _system() -> Iterator[str]:
+    """Yield the arguments that show the system."""
+    for path in _SYSTEM:
+        if Path(path).is_symlink():
+            yield from ("--symlink", str(Path(path).readlink()), path)
+        elif Path(path).is_dir():
+            yield from ("--ro-bind", path, path)
+    for path in sorted(str(each) for pattern in _SECRETS for each in Path("/").glob(pattern)):
+        yield from _mask(path)
+    yield from ("--proc", "/proc")
+    for path in _KERNEL:
+        if Path(path).is_dir():
+            yield from ("--ro-bind", path, path)
+    for path in _KERNEL_FILES:
+        if Path(path).exists():
+            yield from ("--ro-bind", _NULL, path)
+    yield from ("--dev", "/dev")
+
+
+def _mounts(fence: Fence) -> Iterator[str]:
+    """Yield the arguments that show what the fence names. A folder comes before what is in it."""
+    for path in sorted((_TEMPORARY, *fence.private), key=_depth):
+        yield from ("--size", _PRIVATE_BYTES, "--tmpfs", path)
+    shown = [
+        *((path, ("--bind", path, path)) for path in (*fence.writable, *_pinned(fence))),
+        *((path, ("--ro-bind-try", path, path)) for path in (*fence.readable, *fence.protected)),
+        *((path, _mask(path)) for path in fence.masked),
+    ]
+    for _, arguments in sorted(shown, key=lambda each: _depth(each[0])):
+        yield from arguments
+
+
+def _pinned(fence: Fence) -> Iterable[str]:
+    """Return the folders that hold something masked or protected. As places of mounts they cannot be renamed: else a
+    program could move `conf` away, with the mask of `conf/.env` in it, and the next one would read the file.
+    """
+    held = (*fence.masked, *fence.protected)
+    return {
+        str(parent)
+        for path in held
+        for parent in Path(path).parents
+        if any(root in map(str, parent.parents) for root in fence.writable)
+    }
+
+
+def _mask(path: str) -> tuple[str, ...]:
+    if Path(path).is_dir():
+        return ("--perms", "0000", "--tmpfs", path, "--remount-ro", path)
+    return ("--ro-bind", _NULL, path)
+
+
+def _depth(path: str) -> int:
+    return path.rstrip("/").count("/")

@@ -1,0 +1,86 @@
+"""Finds out whether a sandbox keeps anything out: a program inside tries what its fence forbids.
+
+A backend counts only if every attempt fails, and all that honest work needs succeeds. That it starts a program says
+nothing: a `bwrap` that just runs its argument would do that, too. `probe_child` is the program.
+"""
+
+# A probe runs once, before anything else does.
+# ruff: noqa: ASYNC240
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import socket
+import sys
+import tempfile
+from pathlib import Path
+
+from holdfast.protocol.fence import Fence, Launch
+from holdfast.protocol.ports import Sandbox
+from holdfast.sandbox.process import Ended, Processes
+
+_CHILD = Path(__file__).with_name("probe_child.py")
+_TIMEOUT_S = 20.0
+_SHOWN_CHARS = 300
+
+
+async def attempt(sandbox: Sandbox) -> str:
+    """Return what is wrong with a sandbox, as a sentence; empty if it keeps its fences."""
+    with (
+        tempfile.TemporaryDirectory(prefix="holdfast-probe-") as folder,
+        socket.create_server(("127.0.0.1", 0)) as server,
+    ):
+        outside, inside = Path(folder, "outside"), Path(folder, "inside")
+        (inside / "kept").mkdir(parents=True)
+        outside.mkdir()
+        bait = secrets.token_hex()
+        for path in (outside / "bait", inside / "masked", inside / "kept" / "protected"):
+            path.write_text(bait)
+        fence = Fence(
+            writable=(str(inside),),
+            readable=(*interpreter(), str(_CHILD)),
+            masked=(str(inside / "masked"),),
+            protected=(str(inside / "kept" / "protected"),),
+        )
+        facts = {"bait": bait, "outside": str(outside), "port": server.getsockname()[1], "pid": os.getpid()}
+        fault = _fault(await _ended(sandbox, fence, facts), bait)
+        strange = [path.name for path in outside.iterdir() if path.name != "bait"]
+        return fault or (f"It let a program write outside: {', '.join(strange)}." if strange else "")
+
+
+def interpreter() -> tuple[str, ...]:
+    """Return the folders that this Python needs."""
+    return tuple({os.path.realpath(path) for path in (sys.prefix, sys.base_prefix)})
+
+
+async def _ended(sandbox: Sandbox, fence: Fence, facts: dict[str, object]) -> Ended | OSError:
+    argv = (os.path.realpath(sys.executable), "-I", "-S", str(_CHILD), json.dumps(facts))
+    key = f"probe-{os.getpid()}"
+    launch = Launch(
+        argv, fence.writable[0], key, {}, _TIMEOUT_S, _TIMEOUT_S, check=lambda: sys.maxsize, fence=fence
+    )
+    processes = Processes(sandbox)
+    try:
+        return await processes.run(launch, lambda _: None)
+    except OSError as error:
+        return error
+    finally:
+        await processes.aclose()
+
+
+def _fault(ended: Ended | OSError, bait: str) -> str:
+    if isinstance(ended, OSError):
+        return f"It could not be started: {ended.strerror or ended}."
+    with contextlib.suppress(ValueError, LookupError, TypeError):
+        said = json.loads(ended.output)
+        # It repeats a word that nobody else knows: so the program ran, and to its end.
+        if said["bait"] == bait and not ended.exit_code:
+            done, failed = map(", ".join, (said["done"], said["failed"]))
+            if done:
+                return f"It let a program do what its fence forbids: {done}."
+            return f"It kept a program from its own work: {failed}." if failed else ""
+    why = ended.output.strip()[-_SHOWN_CHARS:] or f"exit code {ended.exit_code}"
+    return f"It could not run a program: {why}"

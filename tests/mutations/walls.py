@@ -1,0 +1,97 @@
+"""How the promises about the sandbox could be broken."""
+
+from __future__ import annotations
+
+from tests.mutations.bench import Mutation
+
+_INSIDE = "tests/sandbox/test_bubblewrap.py"
+_FILTER = "tests/sandbox/test_seccomp.py"
+_FENCES = "tests/tools/test_fencing.py"
+_CLI = "tests/cli/test_sandbox.py"
+_ARGV = "sandbox/bubblewrap.py"
+
+WALLS = (
+    Mutation("a command keeps the network", _ARGV, '"--unshare-net", ', "", _INSIDE),
+    Mutation("a command sees all processes", _ARGV, '"--unshare-pid", ', "", _INSIDE),
+    Mutation("a command makes namespaces", _ARGV, '"--disable-userns", ', "", _INSIDE),
+    Mutation("a command has no filter", _ARGV, '"--seccomp", str(number + 1), ', "", _INSIDE),
+    Mutation(
+        "a folder of something masked can be moved away",
+        _ARGV,
+        "for path in (*fence.writable, *_pinned(fence))",
+        "for path in fence.writable",
+        _INSIDE,
+    ),
+    Mutation("a secret file can be read", _ARGV, "for path in fence.masked)", "for path in ())", _INSIDE),
+    Mutation(
+        "a protected file can be changed",
+        _ARGV,
+        "(*fence.readable, *fence.protected)",
+        "fence.readable",
+        _INSIDE,
+    ),
+    Mutation("root reads the file of passwords", _ARGV, '"etc/shadow*", ', "", _INSIDE),
+    Mutation(
+        "root changes settings of the kernel", _ARGV, '_KERNEL = ("/proc/sys", ', "_KERNEL = (", _INSIDE
+    ),
+    Mutation(
+        "a process takes all memory",
+        _ARGV,
+        '"RLIMIT_DATA": fence.memory_bytes',
+        '"RLIMIT_DATA": 1 << 40',
+        _INSIDE,
+    ),
+    Mutation(
+        "what has a fence runs without one",
+        "sandbox/process.py",
+        "                raise SandboxUnavailable(_NO_SANDBOX, hint=_NO_SANDBOX_HINT)\n",
+        "                return await self.run(msgspec.structs.replace(launch, fence=None), on_output)\n",
+        _INSIDE,
+    ),
+    Mutation(
+        "a backend that runs its argument counts",
+        "sandbox/probing.py",
+        "            if done:\n",
+        "            if not said:\n",
+        _INSIDE,
+    ),
+    Mutation(
+        "a backend that says what it likes counts",
+        "sandbox/probing.py",
+        'if said["bait"] == bait and not ended.exit_code:',
+        "if not ended.exit_code:",
+        _INSIDE,
+    ),
+    Mutation(
+        "every netlink socket is allowed",
+        "sandbox/seccomp.py",
+        "*_argument(2), *_unless(_EQUAL, _NETLINK_ROUTE, _REFUSE), ",
+        "",
+        _FILTER,
+    ),
+    Mutation(
+        "calls of x32 are allowed", "sandbox/seccomp.py", "ioctl=16, first_foreign=_X32", "ioctl=16", _FILTER
+    ),
+    Mutation(
+        "a fence is kept although a folder changed",
+        "tools/fencing.py",
+        "known is None or known.changed_ns != changed_ns",
+        "known is None",
+        _FENCES,
+    ),
+    Mutation(
+        "a command runs beside Holdfast's own files",
+        "tools/fencing.py",
+        "            if is_inside(workspace, home):\n",
+        "            if workspace == home:\n",
+        _FENCES,
+    ),
+    Mutation("the shell forgets its fence", "tools/shell.py", "replace(launch, fence=fence)", "launch", _CLI),
+    Mutation(
+        "a run begins without the sandbox that was asked for",
+        "app.py",
+        "    if found.fault:\n        hint",
+        "    if found.fault and config is None:\n        hint",
+        _CLI,
+    ),
+)

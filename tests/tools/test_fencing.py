@@ -1,0 +1,144 @@
+"""The fence of a command: built from what the workspace has in it at that moment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from holdfast.protocol.fence import Fence
+from holdfast.protocol.settings import Walls
+from holdfast.tools import fencing
+from holdfast.tools.blocking import Refused
+from holdfast.tools.fencing import Fences
+from holdfast.tools.own import OwnPlaces
+
+WALLS = Walls("bubblewrap")
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    folder = tmp_path / "workspace"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def fences(tmp_path: Path) -> Fences:
+    return Fences(OwnPlaces((str(tmp_path / "home" / ".holdfast"),)), str(tmp_path / "home"))
+
+
+def touch(*paths: Path) -> None:
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x")
+
+
+def within(workspace: Path, paths: tuple[str, ...]) -> list[str]:
+    return sorted(os.path.relpath(path, workspace) for path in paths)
+
+
+@pytest.mark.requirement("L2", "S14")
+def test_secret_files_are_masked_and_controlling_ones_protected_at_any_depth(
+    fences: Fences, workspace: Path
+) -> None:
+    secret = [".env", "a/b/.env.local", "conf/server.key", "a/.ssh/config", "x/.docker/config.json"]
+    fixed = [".git/hooks/pre-push", ".git/config", ".vscode/tasks.json", "a/.envrc", "a/b/c/.git/config"]
+    touch(*(workspace / path for path in (*secret, *fixed, ".env.example", "src/main.py", ".git/index")))
+    fence = fences.fence(str(workspace), WALLS)
+    assert within(workspace, fence.masked) == [
+        ".env", "a/.ssh", "a/b/.env.local", "conf/server.key", "x/.docker/config.json"
+    ]  # fmt: skip
+    assert within(workspace, fence.protected) == [
+        ".git/config", ".git/hooks", ".vscode", "a/.envrc", "a/b/c/.git/config"
+    ]  # fmt: skip
+    assert fence.writable == (str(workspace),)
+
+
+@pytest.mark.requirement("L2")
+def test_a_link_to_a_secret_file_masks_what_it_leads_to(fences: Fences, workspace: Path) -> None:
+    touch(workspace / "settings.txt")
+    (workspace / ".env").symlink_to("settings.txt")
+    assert within(workspace, fences.fence(str(workspace), WALLS).masked) == ["settings.txt"]
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize(
+    ("change", "masked", "protected"),
+    [
+        (lambda top: touch(top / "deep" / "er" / ".env"), ["deep/er/.env"], []),
+        (lambda top: (top / "deep" / "er").rename(top / "moved"), [], []),
+        (lambda top: touch(top / ".git" / "hooks" / "pre-push"), [], [".git/hooks"]),
+        (lambda top: touch(top / "deep" / "er" / "id_rsa"), ["deep/er/id_rsa"], []),
+        (lambda top: (top / "deep" / "er" / "plain").rename(top / "deep" / "er" / ".env"), ["deep/er/.env"], []),
+    ],
+    ids=["a new file", "a folder that moved", "new hooks", "a new key", "a file with a new name"],
+)  # fmt: skip
+def test_each_command_gets_a_fence_of_what_is_there_now(
+    fences: Fences,
+    workspace: Path,
+    change: Callable[[Path], object],
+    masked: list[str],
+    protected: list[str],
+) -> None:
+    touch(workspace / "deep" / "er" / "plain", workspace / ".git" / "index")
+    before = fences.fence(str(workspace), WALLS)
+    assert (before.masked, before.protected) == ((), ())
+    change(workspace)
+    after = fences.fence(str(workspace), WALLS)
+    assert (within(workspace, after.masked), within(workspace, after.protected)) == (masked, protected)
+
+
+def test_folders_that_did_not_change_are_not_read_again(
+    fences: Fences, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    touch(*(workspace / f"f{number % 100}" / f"{number}.py" for number in range(1000)))
+    read: list[str] = []
+    real = fencing._read
+    monkeypatch.setattr(fencing, "_read", lambda path, changed: read.append(path) or real(path, changed))
+    monkeypatch.setattr(fencing, "_FRESH_MS", -1)  # as long after all these changes
+    fences.fence(str(workspace), WALLS)
+    assert len(read) == 101
+    read.clear()
+    touch(workspace / "f7" / "new.py")
+    fences.fence(str(workspace), WALLS)
+    assert within(workspace, tuple(read)) == ["f7"]
+
+
+def test_folders_of_other_peoples_files_are_not_read(fences: Fences, workspace: Path) -> None:
+    touch(workspace / "node_modules" / "x" / ".env", workspace / ".venv" / "lib" / "cacert.pem")
+    assert fences.fence(str(workspace), WALLS) == Fence(
+        writable=(str(workspace),), private=(str(workspace.parent / "home"),)
+    )
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize("place", [".", "home", "home/.holdfast/..", "/"])
+def test_no_command_runs_where_holdfasts_own_files_or_a_home_are(
+    fences: Fences, tmp_path: Path, place: str
+) -> None:
+    (tmp_path / "home" / ".holdfast").mkdir(parents=True)
+    with pytest.raises(Refused, match="No command runs in a sandbox in this workspace"):
+        fences.fence(str((tmp_path / place).resolve()), WALLS)
+
+
+def test_a_workspace_with_more_files_than_can_be_looked_at_is_refused(
+    fences: Fences, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    touch(*(workspace / str(number) for number in range(20)))
+    monkeypatch.setattr(fencing, "MAX_ENTRIES", 19)
+    with pytest.raises(Refused, match="more than 19 files"):
+        fences.fence(str(workspace), WALLS)
+
+
+def test_what_the_configuration_names_is_shown_with_its_links_followed(
+    fences: Fences, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "real").mkdir()
+    (tmp_path / "tools").symlink_to("real")
+    fence = fences.fence(str(workspace), Walls("bubblewrap", ("~/tools",), ("/srv/data",)))
+    assert fence.readable == (str(tmp_path / "real"),)
+    assert fence.writable == (str(workspace), "/srv/data")
