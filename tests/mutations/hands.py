@@ -8,6 +8,7 @@ _DEFERRED = "tests/core/test_deferred.py"
 _PATCHES = "tests/tools/test_apply_patch.py"
 _HOOKS = "tests/extensions/test_hook_functions.py"
 _SECRETS = "tests/tools/test_secret_files.py"
+_TEXT_CALLS = "tests/providers/test_text_calls.py"
 _PIECES = "tests/redact/test_pieces.py"
 
 HANDS = (
@@ -346,5 +347,19 @@ HANDS = (
         'if facts.effect not in ("read", "write") or facts.commands or len(facts.paths) > MOST_PATHS:',
         "if facts.commands or len(facts.paths) > MOST_PATHS:",
         "tests/policy/test_rules.py",
+    ),
+    Mutation(
+        "a tag inside a quoted call begins a call",
+        "providers/text_calls.py",
+        "self._inside, self._is_after_opener = family, True",
+        "self._inside, self._is_after_opener = None, True",
+        _TEXT_CALLS,
+    ),
+    Mutation(
+        "only the first of two quoted calls is quoted",
+        "providers/text_calls.py",
+        "self._is_after_quoted = self._inside is None and not self._is_cited",
+        "self._is_after_quoted = False",
+        _TEXT_CALLS,
     ),
 )

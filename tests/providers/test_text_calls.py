@@ -77,6 +77,7 @@ def test_a_call_that_is_cut_off_never_counts(written: str) -> None:
     assert not calls(written[: len(written) // 2])
 
 
+OTHER = "<tool_call>\n<function=look>\n<parameter=at>\na.py\n</parameter>\n</function>\n</tool_call>"
 QUOTED = {
     "in words of code": f"Write `{CALL}` for that.",
     "in two backticks": f"Write ``a ` {CALL}`` for that.",
@@ -87,6 +88,11 @@ QUOTED = {
     "cited": f"The mail says:\n> {CALL}\n",
     "in quotation marks": f'The page says "{CALL}" and more.',
     "in other marks": f"The page says “{CALL}” and more.",
+    "two calls, in quotation marks": f'The page says "{CALL}\n{CALL}" and more.',
+    "of two tags, in quotation marks": f'The page says "{OTHER}" and more.',
+    "of two tags, cited": "The mail says:\n> " + OTHER.replace("\n", "\n> "),
+    "of two tags, in a fence": f"```\n{OTHER}\n```",
+    "of two tags, in thinking": f"<think>I could {OTHER}</think>No.",
     "in a repeated result": f"<tool_response>\n{CALL}\n</tool_response>",
     "in a repeated result without an end": f"<tool_result name=x>\n{CALL}\n",
     "in a comment": f"<!-- {CALL} -->",
@@ -115,6 +121,14 @@ def test_a_quotation_of_a_call_is_none(text: str) -> None:
         (QUOTED["in a fence"], "fenced"),
         (QUOTED["in a repeated result"], "echoed"),
         (QUOTED["in thinking without a beginning"], "thinking"),
+        (QUOTED["in thinking"], "thinking"),
+        (QUOTED["in thinking without an end"], "thinking"),
+        (QUOTED["cited"], "quoted"),
+        (QUOTED["in quotation marks"], "quoted"),
+        (QUOTED["of two tags, in quotation marks"], "quoted"),
+        (QUOTED["of two tags, cited"], "quoted"),
+        (QUOTED["of two tags, in a fence"], "fenced"),
+        (QUOTED["of two tags, in thinking"], "thinking"),
         (QUOTED["as bare JSON"], "bare_json"),
         (QUOTED["as fenced JSON"], "bare_json"),
         ('<tool_call>{"name": "look", "arg', "truncated"),
@@ -130,6 +144,23 @@ def test_a_quotation_of_a_call_is_none(text: str) -> None:
 )
 def test_what_does_not_run_says_why(text: str, reason: str) -> None:
     assert [each.reason for each in read_text(text).rejected] == [reason]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["cited", "in quotation marks", "two calls, in quotation marks", "in a fence", "of two tags, cited"],
+)
+def test_a_quoted_call_stays_in_the_text_with_its_end(name: str) -> None:
+    assert read_text(QUOTED[name]).text == QUOTED[name]
+
+
+@pytest.mark.parametrize(
+    "before",
+    ['"<tool_call>" opens a call: ', "'<tool_call> tags' open one: ", '"<tool_call> is not closed.\n\n'],
+)
+def test_a_call_after_the_name_of_a_tag_counts(before: str) -> None:
+    assert calls(f"{before}{CALL}") == [("look", {"at": "a.py"})]
+    assert read_text(f"{before}{CALL}").text == before
 
 
 @pytest.mark.parametrize("before", ["Fix `foo's bug:\n", "```sh\nls\n", "<example>\n"])
@@ -217,7 +248,8 @@ def test_text_is_shown_as_it_comes() -> None:
 ANY = st.lists(
     st.sampled_from(
         [
-            CALL, "<tool_call>", "</tool_call>", '{"name":"f","arguments":{}}', "`", "```", "```\n", "\n", "> ", " ",
+            CALL, OTHER, f'"{CALL}', f'"{OTHER}"',
+            "<tool_call>", "</tool_call>", '{"name":"f","arguments":{}}', "`", "```", "```\n", "\n", "> ", " ",
             '"', "<think>", "</think>", "<tool_response>", "</tool_response>", "<function=f>", "<parameter=a>",
             "</parameter>", "</function>", '<invoke name="f">', "</invoke>", "[TOOL_CALLS]", "f{}", "<|channel|>",
             "<|message|>", "analysis", "<|end|>", "◁", "◁think▷", "▷", "~~~\n", "x", "{", "[", "functools",

@@ -36,9 +36,12 @@ _INFO_CHARS = 200
 """The longest line that opens a fence."""
 _RETRY_CHARS = 64
 _QUOTES = "\"'“‘«"
+_QUOTE_ENDS = "\"'”’»"
 _UNCLOSED = "it comes after the beginning of a quotation that is not closed ({kind})"
 _KINDS = {"fence": "a fence", "code": "a backtick", "echo": "a tag"}
-_QUOTED: dict[str, Reason] = {"fence": "fenced", "code": "quoted", "echo": "echoed"}
+_QUOTED: dict[str, Reason] = {"fence": "fenced", "code": "quoted", "echo": "echoed", "thinking": "thinking"}
+_A_QUOTATION = "the call is a quotation"
+_A_THOUGHT = "the call is a part of the model's thinking"
 
 
 class Rejected(msgspec.Struct, frozen=True):
@@ -92,6 +95,11 @@ class TextReader:
         self._quote: _Quote | None = None
         self._quoted_from = 0
         """How many blocks were rejected when the quotation began."""
+        self._inside: Family | None = None
+        """How the quoted block that began is written. Up to its end, nothing is another block."""
+        self._is_after_opener = False
+        self._is_after_quoted = False
+        """A quoted block ended, and no word came after it: the next block is quoted with it."""
         self._has_words = False
         self._is_line_start = True
         """Only spaces came since the last line break."""
@@ -164,7 +172,13 @@ class TextReader:
     def _pass_to(self, end: int) -> None:
         """Move on to a position, over plain text."""
         chunk, self._at = self._text[self._at : end], end
-        if not chunk or (self._quote is not None and self._quote.kind == "thinking"):
+        if not chunk:
+            return
+        if self._inside is not None and self._is_after_opener and chunk[0] in _QUOTE_ENDS:
+            self._inside = None  # only the tag is quoted
+        self._is_after_opener = False
+        self._is_after_quoted = self._is_after_quoted and chunk.isspace()
+        if self._quote is not None and self._quote.kind == "thinking":
             return
         self._shown.append(chunk)
         self._kept.append(chunk)
@@ -178,6 +192,8 @@ class TextReader:
             self._is_line_start, self._is_cited = not words, self._is_cited or words.startswith(">")
 
     def _line_break(self) -> None:
+        if self._is_line_start and self._quote is None:
+            self._inside, self._is_after_quoted = None, False
         if self._is_line_start and self._quote is not None and self._quote.kind == "code":
             self._give_up_quote()  # an empty line ends a paragraph, and what was quoted in it
         self._pass_to(self._at + 1)
@@ -203,7 +219,7 @@ class TextReader:
         return True
 
     def _begin_quote(self, quote: _Quote) -> None:
-        self._quote, self._quoted_from = quote, len(self._rejected)
+        self._quote, self._quoted_from, self._inside = quote, len(self._rejected), None
 
     def _give_up_quote(self) -> None:
         """End a quotation that nothing closed. Perhaps it was none, and the blocks in it were meant as calls."""
@@ -211,7 +227,7 @@ class TextReader:
             why = _UNCLOSED.format(kind=_KINDS[self._quote.kind])
             for at in range(self._quoted_from, len(self._rejected)):
                 self._rejected[at] = Rejected("malformed", why, self._rejected[at].excerpt)
-        self._quote = None
+        self._quote = self._inside = None
 
     # --- tokens ---
 
@@ -220,10 +236,16 @@ class TextReader:
         family = self._form.families.get(token)
         if self._quote is not None:
             return self._quoted(token, family)
+        if self._goes_on_inside(token):
+            self._pass_to(after)
+            self._is_after_quoted = self._inside is None and not self._is_cited
+            return True
         if family is not None:
-            if self._is_cited or (self._last in _QUOTES and self._last and not family.is_bare):
-                self._reject("quoted", "the call is a quotation", token)
-            elif not family.is_whole or not (self._has_words or self._calls):
+            is_in_marks = self._is_after_quoted or (self._last in _QUOTES and self._last)
+            if self._is_cited or (is_in_marks and not family.is_bare):
+                self._cite(family, "quoted", _A_QUOTATION, after)
+                return True
+            if not family.is_whole or not (self._has_words or self._calls):
                 return self._block(family, after)
         elif token in THOUGHTS:
             self._quote = _Quote("thinking", THOUGHTS[token])
@@ -235,11 +257,31 @@ class TextReader:
             return True
         elif token in ECHOES:
             self._begin_quote(_Quote("echo", (ECHOES[token],)))
-        elif token in self._form.noise:
+        elif token in self._form.noise and not self._is_cited:
             self._at = after
             return True
         self._pass_to(after)
         return True
+
+    def _goes_on_inside(self, token: str) -> bool:
+        """Return whether the token is a part of the quoted block that began."""
+        if self._inside is None:
+            return False
+        if token == self._inside.closer:
+            self._inside = None
+            return True
+        if token == self._inside.opener or not (token in self._form.families or token in self._form.noise):
+            self._inside = None  # it never ended
+            return False
+        return True
+
+    def _cite(self, family: Family, reason: Reason, why: str, after: int) -> None:
+        """Pass over the opener of a quoted block, and keep in mind how it ends."""
+        if not family.is_bare:
+            self._reject(reason, why, family.opener)
+        self._pass_to(after)
+        if family.closer and not family.is_bare:
+            self._inside, self._is_after_opener = family, True
 
     def _quoted(self, token: str, family: Family | None) -> bool:
         """Read a token where nothing is a call."""
@@ -247,18 +289,21 @@ class TextReader:
         if quote is not None and token in quote.ends and quote.kind in ("thinking", "echo"):
             if quote.kind == "echo":
                 self._pass_to(after)
-            self._quote = None
+            self._quote = self._inside = None
             self._at = self._at if family is not None else after
             return True
-        if quote is not None and family is not None and quote.kind != "thinking" and not family.is_bare:
-            self._reject(_QUOTED[quote.kind], "the call is a quotation", token)
-        self._pass_to(after)
+        if quote is not None and not self._goes_on_inside(token) and family is not None:
+            self._cite(
+                family, _QUOTED[quote.kind], _A_THOUGHT if quote.kind == "thinking" else _A_QUOTATION, after
+            )
+        else:
+            self._pass_to(after)
         return True
 
     def _forget(self) -> None:
         """All before was thinking, although nothing said so."""
         for call in self._calls:
-            self._reject("thinking", "the call is a part of the model's thinking", call.name)
+            self._reject("thinking", _A_THOUGHT, call.name)
         self._calls, self._blocks, self._kept, self._last = [], [], [], ""
         self._has_words, self._is_line_start, self._is_cited = False, True, False
 
