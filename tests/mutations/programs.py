@@ -206,13 +206,6 @@ PROGRAMS = (
         "tests/policy/test_found.py",
     ),
     Mutation(
-        "find may hand on secret files",
-        "tools/named.py",
-        '                self._doubt(word, "has a secret file in it, which may be found")\n',
-        "                pass\n",
-        "tests/policy/test_found.py",
-    ),
-    Mutation(
         "every test of find holds, also behind an or",
         "policy/programs_search.py",
         'if not is_simple or text in ("-o", "-or", ",")',
