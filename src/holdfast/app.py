@@ -31,9 +31,9 @@ from holdfast.config.paths import (
 )
 from holdfast.config.settings import Config
 from holdfast.errors import SandboxUnavailable, UsageError, clearing_up
-from holdfast.protocol.fence import Finding
+from holdfast.protocol.fence import Finding, Sandbox
 from holdfast.protocol.limits import ModelFacts
-from holdfast.protocol.ports import Clock, Hooks, Notifier, Provider, Sandbox, Store, Tool, Tools
+from holdfast.protocol.ports import Clock, Hooks, Notifier, Provider, Store, Tool, Tools
 from holdfast.protocol.settings import Conduct, Context, Settings, settings_with
 from holdfast.protocol.tools import ToolSpec
 from holdfast.protocol.zone import UTC, Zone

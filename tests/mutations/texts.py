@@ -26,7 +26,7 @@ TEXTS = (
     Mutation(
         "a call in quotation marks runs",
         "providers/text_calls.py",
-        "(self._last in _QUOTES and self._last and not family.is_bare)",
+        "(is_in_marks and not family.is_bare)",
         "False",
         _CALLS,
     ),

@@ -6,8 +6,9 @@ A word with one stays unknown, so no guess loosens a verdict. It only shows file
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase, translate
+from types import MappingProxyType
 
 from holdfast.policy.simple import Word
 
@@ -42,27 +43,39 @@ def guess(text: str, value_of: Callable[[str], Word | None]) -> str:
 
 
 def _changed(value: str, operator: str, rest: str) -> str:
-    match operator:
-        case "#" | "##":
+    if operator in _CASES:
+        return _CASES[operator](value)
+    match operator[:1]:
+        case "#":
             ends = [at for at in range(len(value) + 1) if fnmatchcase(value[:at], rest)]
             return value[(ends[0] if operator == "#" else ends[-1]) :] if ends else value
-        case "%" | "%%":
+        case "%":
             starts = [at for at in range(len(value) + 1) if fnmatchcase(value[at:], rest)]
             return value[: starts[-1] if operator == "%" else starts[0]] if starts else value
-        case "/" | "//":
-            pattern, _, new = rest.partition("/")
-            found = (
-                re.compile(translate(pattern).removesuffix("\\Z").removesuffix("\\z")) if pattern else None
-            )
-            return found.sub(lambda _: new, value, count=operator == "/") if found else value
+        case "/":
+            return _replaced(value, rest, is_once=operator == "/")
         case ":":
             at = _SLICE.fullmatch(rest)
-            end = int(at[2]) if at and at[2] else None
-            begin = int(at[1]) if at else 0
-            return value[begin:] if end is None else value[begin:][:end]
-        case "^" | "^^":
-            return value.upper() if operator == "^^" else value[:1].upper() + value[1:]
-        case "," | ",,":
-            return value.lower() if operator == ",," else value[:1].lower() + value[1:]
+            value = value[int(at[1]) if at else 0 :]
+            return value[: int(at[2])] if at and at[2] else value
         case _:
             return value
+
+
+def _replaced(value: str, rest: str, *, is_once: bool) -> str:
+    pattern, _, new = rest.partition("/")
+    if not pattern:
+        return value
+    return re.sub(
+        translate(pattern).removesuffix("\\Z").removesuffix("\\z"), lambda _: new, value, count=is_once
+    )
+
+
+_CASES: Mapping[str, Callable[[str], str]] = MappingProxyType(
+    {
+        "^": lambda value: value[:1].upper() + value[1:],
+        "^^": str.upper,
+        ",": lambda value: value[:1].lower() + value[1:],
+        ",,": str.lower,
+    }
+)

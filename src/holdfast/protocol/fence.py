@@ -1,4 +1,4 @@
-"""What to run, and what it may do: the data that cross the border between tools and a sandbox.
+"""What to run, and what it may do: the border between tools and a sandbox, and the data that cross it.
 
 How a sandbox keeps a process inside its fence does not belong here.
 """
@@ -6,7 +6,7 @@ How a sandbox keeps a process inside its fence does not belong here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -82,3 +82,16 @@ class Finding(msgspec.Struct, frozen=True):
     """What to do about it."""
     leaves_open: tuple[str, ...] = ()
     """What it does not stop, each as half a sentence."""
+
+
+class Sandbox(Protocol):
+    """Keeps processes inside their fences."""
+
+    async def probe(self) -> Finding:
+        """Find out whether it keeps anything out on this machine: run a program inside that tries. This takes
+        a fraction of a second."""
+        ...
+
+    def launch(self, launch: Launch, fence: Fence) -> Launch:
+        """Return how to start a program inside a fence. Starts nothing."""
+        ...

@@ -13,7 +13,6 @@ import msgspec
 
 from holdfast.protocol.codec import Selected, StoredRecord
 from holdfast.protocol.commands import NOBODY, Principal
-from holdfast.protocol.fence import Fence, Finding, Launch
 from holdfast.protocol.grants import Grant
 from holdfast.protocol.hooks import Hook, HookAnswer, Occasion
 from holdfast.protocol.limits import ModelFacts
@@ -454,19 +453,6 @@ class Tool(Protocol):
 
     async def probe(self, expectation: Expectation, context: CallContext) -> Probed:
         """Return whether the plan's result is there, and remove what an interrupted call left half done."""
-        ...
-
-
-class Sandbox(Protocol):
-    """Keeps processes inside their fences."""
-
-    async def probe(self) -> Finding:
-        """Find out whether it keeps anything out on this machine: run a program inside that tries. This takes
-        a fraction of a second."""
-        ...
-
-    def launch(self, launch: Launch, fence: Fence) -> Launch:
-        """Return how to start a program inside a fence. Starts nothing."""
         ...
 
 

@@ -18,8 +18,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from holdfast.protocol.fence import Fence, Launch
-from holdfast.protocol.ports import Sandbox
+from holdfast.protocol.fence import Fence, Launch, Sandbox
 from holdfast.sandbox.process import Ended, Processes
 
 _CHILD = Path(__file__).with_name("probe_child.py")

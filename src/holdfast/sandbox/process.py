@@ -25,8 +25,7 @@ import msgspec
 
 from holdfast.errors import Lapsed, SandboxUnavailable
 from holdfast.protocol.counts import counted
-from holdfast.protocol.fence import FLOOD_BYTES, NO_INPUT, WITH_OUTPUT, Launch
-from holdfast.protocol.ports import Sandbox
+from holdfast.protocol.fence import FLOOD_BYTES, NO_INPUT, WITH_OUTPUT, Launch, Sandbox
 from holdfast.sandbox import keeper
 
 _NO_SANDBOX = "This session runs its commands in a sandbox, and this process has none."

@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 
 from holdfast.policy.protected import Own
-from holdfast.protocol.ports import Hooks, Journals, Sandbox, Tool
+from holdfast.protocol.fence import Sandbox
+from holdfast.protocol.ports import Hooks, Journals, Tool
 from holdfast.sandbox.process import Processes
 from holdfast.storage.images import Images
 from holdfast.tools.answer import answer
