@@ -49,7 +49,7 @@ def test_a_mistyped_command_is_an_error_and_is_not_sent(cli: Cli, typed: str) ->
     with cli.emulator("chat", "-m", cli.model(ANY)) as screen:
         screen.until(">")
         screen.type(f"{typed}\r")
-        screen.until_shown("! Tools", "\n! ")
+        screen.until_shown("! Commands", "\n! ")
         screen.type("\x04")
         assert screen.end() == 0
         if typed == "/hepl":

@@ -11,7 +11,7 @@ from holdfast.errors import UsageError
 from holdfast.protocol.allowed import EVERYWHERE
 from holdfast.protocol.commands import Command, Principal, Send
 from holdfast.protocol.limits import ModelFacts
-from holdfast.protocol.settings import Policy, Posture, Prompt, settings_with
+from holdfast.protocol.settings import Policy, Posture, Prompt, Walls, settings_with
 from holdfast.protocol.tools import ToolSpec
 from holdfast.redact import Redactor, make_redactor
 from holdfast.redact.deep import in_every_text, texts_in, without_secrets
@@ -31,7 +31,7 @@ OMITTED = {
     *Policy().offered,
     *(
         each.default
-        for kind in (Command, ModelFacts, Policy, Posture, Principal, Prompt, ToolSpec)
+        for kind in (Command, ModelFacts, Policy, Posture, Principal, Prompt, ToolSpec, Walls)
         for each in fields(kind)
     ),
 }
