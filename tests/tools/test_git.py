@@ -227,6 +227,19 @@ async def test_a_linked_working_tree_works(repo: Bench) -> None:
     assert "+uno\n" in await shown(repo, "git_diff")
 
 
+async def test_a_submodule_as_the_workspace_is_read_if_it_leads_back(repo: Bench, tmp_path: Path) -> None:
+    outer, copy = tmp_path / "outer", tmp_path / "copy"
+    for folder in (outer, copy):
+        folder.mkdir()
+    git(outer, "init", "--quiet")
+    git(outer, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(repo.workspace), "sub")
+    repo.workspace = outer / "sub"
+    assert "Begin" in await shown(repo, "git_log")
+    (copy / ".git").write_text(f"gitdir: {outer}/.git/modules/sub\n")
+    repo.workspace = copy
+    assert "nothing there leads back" in await refused(repo, "git_log")
+
+
 async def test_a_submodule_is_left_out_and_its_config_runs_nothing(repo: Bench, tmp_path: Path) -> None:
     inner, marker = tmp_path / "inner", tmp_path / "ran-core.fsmonitor"
     inner.mkdir()

@@ -25,7 +25,7 @@ from holdfast.sandbox.probing import attempt
 PROGRAM = "bwrap"
 LEAVES_OPEN = (
     "reading the workspace and the folders of the system",
-    "creating files that control other programs, if there were none (.envrc, .vscode)",
+    "creating files that control other programs, if there were none (.envrc, .vscode), or replacing links",
     "using all processors until the time limit",
 )
 

@@ -21,7 +21,9 @@ from holdfast.policy.protected import fixed_places
 from holdfast.protocol.fence import Fence
 from holdfast.protocol.settings import Walls
 from holdfast.tools.blocking import Refused
+from holdfast.tools.git_folders import is_repository
 from holdfast.tools.own import OwnPlaces
+from holdfast.tools.repository import find
 
 MAX_ENTRIES = 1_000_000
 """The most names in a workspace that are looked at."""
@@ -29,6 +31,7 @@ _NO_COMMANDS = "No command runs in a sandbox in this workspace"
 _ADVICE = "Work in a smaller folder; files can be read and written with the file tools."
 _SKIPPED = frozenset({".git", "node_modules", ".venv", "venv", "site-packages", "__pycache__"})
 """Folders of other people's files. What is protected in a `.git` is found by its whole path."""
+_GIT = ".git"
 _FRESH_MS = 50
 """A folder that changed so recently may change again without another time."""
 
@@ -65,13 +68,28 @@ class Fences:
         self._check(workspace)
         with self._lock:
             found = [*self._below(workspace)]
+        git, fixed_in_git = self._repository(workspace)
+        fixed = [*(path for folder in found for path in folder.fixed), *fixed_in_git]
         return Fence(
-            writable=(workspace, *map(_real, walls.write)),
+            writable=(workspace, *git, *map(_real, walls.write)),
             readable=tuple(map(_real, walls.read)),
             private=(self._home,),
             masked=tuple(path for folder in found for path in folder.masked),
-            protected=tuple(path for folder in found for path in folder.fixed if os.path.lexists(path)),
+            protected=tuple(path for path in fixed if os.path.lexists(path)),
         )
+
+    def _repository(self, workspace: str) -> tuple[list[str], list[str]]:
+        """Return the folders of a repository that lies elsewhere, as a worktree's and a submodule's do, and what
+        nobody may change in them. One that does not lead back to the workspace is not shown.
+        """
+        try:
+            repository = find(workspace, self._own)
+        except (Refused, OSError):
+            return [], []
+        folders = [repository.common, repository.folder]
+        if repository.top != workspace or is_inside(workspace, repository.folder):
+            return [], []
+        return folders, [path for folder in folders for path in _fixed(folder, _GIT, is_folder=True)]
 
     def _check(self, workspace: str) -> None:
         for home in self._own.homes:
@@ -107,6 +125,12 @@ class Fences:
         return known
 
 
+def _fixed(path: str, name: str, *, is_folder: bool) -> Iterator[str]:
+    """Yield what nobody may change at a path, if this is its name."""
+    for rest in fixed_places(name, is_folder=is_folder):
+        yield os.path.join(path, *rest)
+
+
 def _real(path: str) -> str:
     return os.path.realpath(os.path.expanduser(path))
 
@@ -118,14 +142,13 @@ def _read(path: str, changed_ns: int) -> _Folder:
     folders: list[str] = []
     with os.scandir(path) as entries:
         found = [*entries]
-        for entry in found:
-            if secret_rule(f"{os.path.basename(path)}/{entry.name}"):
-                masked.append(os.path.realpath(entry.path))
-                continue
-            is_folder = entry.is_dir(follow_symlinks=False)
-            fixed += [
-                os.path.join(entry.path, *rest) for rest in fixed_places(entry.name, is_folder=is_folder)
-            ]
-            if is_folder and entry.name not in _SKIPPED:
-                folders.append(entry.path)
+    if is_repository(path):
+        fixed += _fixed(path, _GIT, is_folder=True)
+    for entry in found:
+        if secret_rule(f"{os.path.basename(path)}/{entry.name}"):
+            masked.append(os.path.realpath(entry.path))
+            continue
+        fixed += _fixed(os.path.realpath(entry.path), entry.name, is_folder=entry.is_dir())
+        if entry.name not in _SKIPPED and entry.is_dir(follow_symlinks=False):
+            folders.append(entry.path)
     return _Folder(changed_ns, tuple(masked), tuple(fixed), tuple(folders), len(found))

@@ -25,12 +25,12 @@ def place_in_git(path: str, workspace: str) -> str:
     while here != workspace and is_inside(workspace, here):
         here, _, name = here.rpartition("/")
         below = f"/{name}{below}"
-        if _is_repository(here):
+        if is_repository(here):
             return f".git{below}"
     return ""
 
 
-def _is_repository(folder: str) -> bool:
+def is_repository(folder: str) -> bool:
     """Return whether git takes a folder for a repository, or for the part of one that a worktree has."""
     if not os.path.lexists(os.path.join(folder, "HEAD")):
         return False

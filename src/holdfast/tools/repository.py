@@ -38,6 +38,8 @@ _LEFT_MS = 3_600_000
 """No call takes so long."""
 _HEAD = re.compile(r"(?:ref: refs/[^\s\x00-\x1f]{1,500}|[0-9a-f]{40}|[0-9a-f]{64})\Z")
 _VALUE = re.compile(r"[A-Za-z0-9.-]{0,32}\Z")
+_WORKTREE = re.compile(r"(?m)^\tworktree = ([^\"\\#;\n]+)$")
+"""As git writes it into the config of a submodule. A path with characters that it would quote is not read."""
 
 _KEPT_KEYS = frozenset({
     "core.autocrlf", "core.checkstat", "core.eol", "core.filemode", "core.ignorecase", "core.precomposeunicode",
@@ -250,12 +252,15 @@ def _named_in(entry: str, top: str) -> str:
 
 
 def _leads_back(folder: str, entry: str, own: OwnPlaces) -> bool:
-    """Return whether a folder outside the workspace names the workspace's `.git`: as git does for a linked working
-    tree. Nothing in the workspace can make that so.
+    """Return whether a folder outside the workspace names the workspace's `.git`, as git does for a linked working
+    tree, or the workspace, as it does for a submodule. Nothing in the workspace can make that so.
     """
-    with suppress(Refused, OSError):
+    with suppress(FileNotFoundError, Refused):
         named = _read(folder, "gitdir", own, _SMALL_BYTES).decode(errors="replace").rstrip("\n")
         return os.path.realpath(os.path.join(folder, named)) == os.path.realpath(entry)
+    with suppress(Refused, OSError):
+        tree = _WORKTREE.search(_read(folder, "config", own, _SMALL_BYTES).decode(errors="replace"))
+        return tree is not None and os.path.realpath(os.path.join(folder, tree[1])) == os.path.dirname(entry)
     return False
 
 
