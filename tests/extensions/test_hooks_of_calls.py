@@ -6,15 +6,16 @@ import asyncio
 import errno
 import json
 import os
+import shutil
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import msgspec
 import pytest
 
-from holdfast.errors import Lapsed
+from holdfast.errors import Lapsed, UsageError
 from holdfast.extensions import hook_commands
 from holdfast.policy.protected import Own
 from holdfast.protocol.hooks import CHANGED, HookSource
@@ -324,11 +325,31 @@ async def test_no_hook_is_asked_about_a_call_that_nobody_makes_or_after_the_leas
 
 
 @pytest.mark.requirement("S4")
-async def test_a_program_that_does_not_exist_is_a_failure_of_its_hook(benched: Benched) -> None:
-    source = msgspec.structs.replace(saying("gone", {}), command=("/nowhere/hook",))
-    refused = await benched(source).shell("ls")
+async def test_a_program_that_is_gone_is_a_failure_of_its_hook(benched: Benched, tmp_path: Path) -> None:
+    program = tmp_path / "hook"
+    shutil.copy("/bin/true", program)
+    bench = benched(msgspec.structs.replace(saying("gone", {}), command=(str(program),)))
+    program.unlink()
+    refused = await bench.shell("ls")
     assert isinstance(refused, Refused)
-    assert "/nowhere/hook could not be started: No such file" in refused.failure.message
+    assert f"{program} could not be started: No such file" in refused.failure.message
+
+
+@pytest.mark.requirement("S4")
+def test_programs_that_do_not_exist_are_told_at_once_if_calls_are_denied_without_them(
+    benched: Benched,
+) -> None:
+    def naming(name: str, program: str, **options: Any) -> HookSource:
+        plain = hook(name, "", **options)
+        return msgspec.structs.replace(plain, command=(program,), origin=f"/etc/config.toml:{len(name)}")
+
+    with pytest.raises(UsageError) as told:
+        benched(naming("one", "/nowhere/hook"), naming("three", "no-such-program"), naming("two", "sh"))
+    assert told.value.message.splitlines() == [
+        "/etc/config.toml:3: hooks.one.command: there is no program /nowhere/hook.",
+        "/etc/config.toml:5: hooks.three.command: there is no program no-such-program.",
+    ]
+    benched(naming("one", "/nowhere/hook", on_failure="allow"), naming("two", "bin/of-the-workspace"))
 
 
 @pytest.mark.requirement("S4")

@@ -6,6 +6,7 @@ misspelled `deny` lets nothing through.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, Protocol
@@ -13,6 +14,7 @@ from typing import Any, Protocol
 import msgspec
 
 from holdfast.context.clip import clean
+from holdfast.errors import UsageError
 from holdfast.extensions.factories import Factories
 from holdfast.extensions.hook_commands import HookFailed
 from holdfast.extensions.hook_functions import FunctionHook
@@ -44,6 +46,17 @@ class Answering(Protocol):
         ...
 
 
+def _missing(source: HookSource, environ: Mapping[str, str]) -> str:
+    """Return that there is no such program; empty if there is, or if nothing is denied without it. What lies in the
+    workspace is not known yet.
+    """
+    program = source.command[0] if source.command else ""
+    is_found = not program or ("/" in program and not program.startswith("/"))
+    if is_found or source.hook.on_failure == "allow" or shutil.which(program, path=environ.get("PATH")):
+        return ""
+    return f"{source.origin}: hooks.{source.hook.name}.command: there is no program {program}."
+
+
 class ConfiguredHooks:
     """The hooks of one runtime; implements `ports.Hooks`.
 
@@ -54,7 +67,8 @@ class ConfiguredHooks:
         factories: Where the functions of packages come from. Only those that `sources` name are loaded.
 
     Raises:
-        UsageError: a hook names a function that no package has, or that cannot be loaded.
+        UsageError: a hook names a function that no package has, or that cannot be loaded; or a program that is not
+            there, although calls are denied without it.
     """
 
     def __init__(
@@ -72,6 +86,9 @@ class ConfiguredHooks:
                 where = f"{source.origin}: hooks.{source.hook.name}.python"
                 found = factories.find("hooks", source.python, where)
                 self._ways[source.hook.name] = FunctionHook(found)
+        missing = [told for source in self._sources.values() if (told := _missing(source, environ))]
+        if missing:
+            raise UsageError("\n".join(missing), hint="Install it, correct it, or remove the hook.")
         self._commands: Answering = factories.find("hooks", "command")(environ)
 
     async def ask(self, hook: Hook, occasion: Occasion, check: Check) -> HookAnswer:
