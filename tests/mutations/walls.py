@@ -86,6 +86,13 @@ WALLS = (
         "            if workspace == home:\n",
         _FENCES,
     ),
+    Mutation(
+        "a link shows a command what it leads to",
+        "tools/fencing.py",
+        "not is_above and any(is_inside(root, path) for root in roots) and os",
+        "not is_above and os",
+        _FENCES,
+    ),
     Mutation("the shell forgets its fence", "tools/shell.py", "replace(launch, fence=fence)", "launch", _CLI),
     Mutation(
         "a run begins without the sandbox that was asked for",

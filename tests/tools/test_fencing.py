@@ -142,3 +142,33 @@ def test_what_the_configuration_names_is_shown_with_its_links_followed(
     fence = fences.fence(str(workspace), Walls("bubblewrap", ("~/tools",), ("/srv/data",)))
     assert fence.readable == (str(tmp_path / "real"),)
     assert fence.writable == (str(workspace), "/srv/data")
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize(
+    "link",
+    [".envrc", ".vscode", "x/.git/hooks", "x/.git/objects", "x/.config/fish", "x/.git", ".m2/settings.xml"],
+)
+@pytest.mark.parametrize("is_relative", [False, True])
+def test_a_link_with_a_controlling_name_shows_no_command_where_it_leads(
+    fences: Fences, workspace: Path, tmp_path: Path, link: str, *, is_relative: bool
+) -> None:
+    touch(*(tmp_path / "home" / name for name in ("notes", "config", "hooks", "info")))
+    place = workspace / link
+    place.parent.mkdir(parents=True, exist_ok=True)
+    home = tmp_path / "home"
+    place.symlink_to(os.path.relpath(home, place.parent) if is_relative else home)
+    fence = fences.fence(str(workspace), WALLS)
+    assert fence.protected == ()
+    assert fence.readable == ()
+    assert fence.writable == (str(workspace),)
+
+
+@pytest.mark.requirement("L2")
+def test_what_a_link_with_a_controlling_name_leads_to_is_protected_in_the_workspace(
+    fences: Fences, workspace: Path
+) -> None:
+    touch(workspace / "tools" / "hooks" / "pre-push", workspace / ".git" / "index")
+    (workspace / ".git" / "hooks").symlink_to("../tools/hooks")
+    (workspace / "tools" / ".vscode").symlink_to("..")
+    assert within(workspace, fences.fence(str(workspace), WALLS).protected) == ["tools/hooks"]

@@ -5,12 +5,12 @@ has the lists of names. `sandbox` keeps the process inside.
 """
 
 # Pathlib makes an object for each of a hundred thousand names.
-# ruff: noqa: PTH111, PTH118, PTH119
+# ruff: noqa: PTH110, PTH111, PTH118, PTH119
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from threading import Lock
 
 import msgspec
@@ -70,12 +70,13 @@ class Fences:
             found = [*self._below(workspace)]
         git, fixed_in_git = self._repository(workspace)
         fixed = [*(path for folder in found for path in folder.fixed), *fixed_in_git]
+        writable = (workspace, *git, *map(_real, walls.write))
         return Fence(
-            writable=(workspace, *git, *map(_real, walls.write)),
+            writable=writable,
             readable=tuple(map(_real, walls.read)),
             private=(self._home,),
             masked=tuple(path for folder in found for path in folder.masked),
-            protected=tuple(path for path in fixed if os.path.lexists(path)),
+            protected=tuple(_protected(fixed, writable)),
         )
 
     def _repository(self, workspace: str) -> tuple[list[str], list[str]]:
@@ -129,6 +130,18 @@ def _fixed(path: str, name: str, *, is_folder: bool) -> Iterator[str]:
     """Yield what nobody may change at a path, if this is its name."""
     for rest in fixed_places(name, is_folder=is_folder):
         yield os.path.join(path, *rest)
+
+
+def _protected(paths: Iterable[str], writable: Sequence[str]) -> Iterator[str]:
+    """Yield what is there at the paths, with links followed, if a command could change it.
+
+    What is protected is shown inside. So a link `.vscode -> ~` would show the home.
+    """
+    roots = [_real(root) for root in writable]
+    for path in dict.fromkeys(map(os.path.realpath, paths)):
+        is_above = any(is_inside(path, root) for root in roots)
+        if not is_above and any(is_inside(root, path) for root in roots) and os.path.exists(path):
+            yield path
 
 
 def _real(path: str) -> str:
