@@ -8,6 +8,7 @@ _INSIDE = "tests/sandbox/test_bubblewrap.py"
 _FILTER = "tests/sandbox/test_seccomp.py"
 _FENCES = "tests/tools/test_fencing.py"
 _CLI = "tests/cli/test_sandbox.py"
+_PLACES = "tests/sandbox/test_places.py"
 _ARGV = "sandbox/bubblewrap.py"
 
 WALLS = (
@@ -29,6 +30,41 @@ WALLS = (
         "(*fence.readable, *fence.protected)",
         "fence.readable",
         _INSIDE,
+    ),
+    Mutation(
+        "a secret file that vanished is made",
+        _ARGV,
+        " if os.access(path, os.F_OK))",
+        ")",
+        _PLACES,
+    ),
+    Mutation(
+        "a secret file that vanishes while the sandbox starts is left as an empty one",
+        "sandbox/keeper.py",
+        "for path in filter(_is_blank, unmade):",
+        "for path in ():",
+        _PLACES,
+    ),
+    Mutation(
+        "an empty secret file of the user is removed",
+        "sandbox/keeper.py",
+        " if not _is_blank(path)]",
+        "]",
+        _PLACES,
+    ),
+    Mutation(
+        "a secret folder that vanishes while the sandbox starts is made",
+        _ARGV,
+        '"--bind", path, path, "--perms"',
+        '"--perms"',
+        _PLACES,
+    ),
+    Mutation(
+        "files in /dev/shm take half of the memory",
+        _ARGV,
+        '"--size", _PRIVATE_BYTES, "--tmpfs", "/dev/shm"',
+        '"--tmpfs", "/dev/shm"',
+        _PLACES,
     ),
     Mutation("root reads the file of passwords", _ARGV, '"etc/shadow*", ', "", _INSIDE),
     Mutation(

@@ -68,6 +68,9 @@ class Launch(msgspec.Struct, frozen=True):
     """What it may do; None: what the user can do."""
     given: Mapping[int, bytes] = {}
     """What it reads from descriptors of these numbers. A sandbox needs it."""
+    covered: tuple[str, ...] = ()
+    """Files that a sandbox mounts something on. Where one is gone by then, it makes an empty one, which is removed
+    when the tree has ended."""
     limits: Mapping[str, int] = {}
     """The kernel's limits by name, like RLIMIT_DATA. A sandbox sets them."""
 

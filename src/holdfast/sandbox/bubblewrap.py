@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from functools import lru_cache
 from pathlib import Path
 
 from msgspec.structs import replace
 
+from holdfast.errors import SandboxUnavailable
 from holdfast.protocol.fence import Fence, Finding, Launch
 from holdfast.sandbox import seccomp
 from holdfast.sandbox.probing import attempt
@@ -58,6 +59,8 @@ _ORDINARY_USER = "1000"
 """Who root is inside."""
 _PRIVATE_BYTES = str(1 << 30)
 _MOST_OPEN_FILES = 4096
+MAX_PLACES = 2_000
+"""The most masks and the like of one command. Their time grows with the square: about 5 s for so many."""
 _TEMPORARY = "/tmp"
 _FIRST_FD = 100
 """Above the descriptors that tools pass."""
@@ -85,14 +88,20 @@ class Bubblewrap:
         return self._found
 
     def launch(self, launch: Launch, fence: Fence) -> Launch:
-        """Return how to start it inside the fence."""
+        """Return how to start it inside the fence.
+
+        Raises:
+            SandboxUnavailable: the fence has more places than `bwrap` can mount.
+        """
         number = max((_FIRST_FD, *(fd + 1 for fd in launch.pass_fds)))
+        fence = _as_it_is(fence)
         mounts = [*self._system, *_mounts(fence), "--remount-ro", "/", "--chdir", launch.cwd]
         arguments = [*_identity(), *_NAMESPACES, "--seccomp", str(number + 1), *mounts]
         return replace(
             launch,
             argv=(self._program, "--args", str(number), "--", *launch.argv),
-            given={number: "\0".join([*arguments, ""]).encode(), number + 1: self._filter},
+            given={number: os.fsencode("\0".join([*arguments, ""])), number + 1: self._filter},
+            covered=fence.masked,
             env={**launch.env, "TMPDIR": _TEMPORARY},
             limits={
                 "RLIMIT_DATA": fence.memory_bytes,
@@ -141,7 +150,25 @@ def _system() -> Iterator[str]:
     for path in _KERNEL_FILES:
         if Path(path).exists():
             yield from ("--ro-bind", _NULL, path)
-    yield from ("--dev", "/dev")
+    # Else a program could fill half of the machine's memory with files there.
+    yield from ("--dev", "/dev", "--size", _PRIVATE_BYTES, "--tmpfs", "/dev/shm", "--remount-ro", "/dev")
+
+
+def _as_it_is(fence: Fence) -> Fence:
+    """Return the fence without what is gone by now: `bwrap` would make an empty file in its place, or fail.
+
+    Raises:
+        SandboxUnavailable: it has too many places.
+    """
+    masked = tuple(path for path in map(os.path.realpath, fence.masked) if os.access(path, os.F_OK))
+    found = replace(fence, masked=masked, protected=tuple(filter(os.path.lexists, fence.protected)))
+    places = len(found.masked) + len(found.protected) + len(_pinned(found))
+    if places > MAX_PLACES:
+        raise SandboxUnavailable(
+            f"No command runs in a sandbox in this workspace: {places:,} secret or protected files, with the folders "
+            f"that hold them, are in it, and at most {MAX_PLACES:,} can be kept. Work in a smaller folder."
+        )
+    return found
 
 
 def _mounts(fence: Fence) -> Iterator[str]:
@@ -157,7 +184,7 @@ def _mounts(fence: Fence) -> Iterator[str]:
         yield from arguments
 
 
-def _pinned(fence: Fence) -> Iterable[str]:
+def _pinned(fence: Fence) -> Collection[str]:
     """Return the folders that hold something masked or protected. As places of mounts they cannot be renamed: else a
     program could move `conf` away, with the mask of `conf/.env` in it, and the next one would read the file.
     """
@@ -172,7 +199,8 @@ def _pinned(fence: Fence) -> Iterable[str]:
 
 def _mask(path: str) -> tuple[str, ...]:
     if Path(path).is_dir():
-        return ("--perms", "0000", "--tmpfs", path, "--remount-ro", path)
+        # The first mount needs a folder that is there. The second alone would make one where it is gone.
+        return ("--bind", path, path, "--perms", "0000", "--tmpfs", path, "--remount-ro", path)
     return ("--ro-bind", _NULL, path)
 
 

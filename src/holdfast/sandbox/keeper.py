@@ -22,7 +22,7 @@ calls.
 """
 
 # Pathlib would double the time that the keeper takes to start.
-# ruff: noqa: PTH123, PTH208
+# ruff: noqa: PTH108, PTH123, PTH208
 
 from __future__ import annotations
 
@@ -53,6 +53,8 @@ _KERNEL_THREAD = 0x00200000
 _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 15, 36
 _UPTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """The same clock as `Clock.uptime_ms`."""
+_BLANK_MODE = 0o100444
+"""A file, to be read by all."""
 _DEAF_TO = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that end neither a keeper nor a guard: they exit when their work is done."""
 
@@ -286,6 +288,7 @@ def _guard(control: socket.socket, fds: list[int], driver: Collection[int]) -> N
         wakes = _wakes()
         if request := _request(control):
             _become(request["name"].encode())
+            unmade = [path for path in request["covered"] if not _is_blank(path)]
             try:
                 root = _started(request, fds)
             except _TooLate:
@@ -294,6 +297,9 @@ def _guard(control: socket.socket, fds: list[int], driver: Collection[int]) -> N
                 _tell(control, "failed", getattr(error, "errno", None) or errno.EINVAL)
             else:
                 _watch(root, control, [control.fileno(), *driver], wakes)
+            for path in filter(_is_blank, unmade):
+                with contextlib.suppress(OSError):
+                    os.unlink(path)
         code = 0
     finally:
         os._exit(code)
@@ -352,6 +358,14 @@ def _file_with(content: bytes) -> int:
     os.write(fd, content)
     os.lseek(fd, 0, os.SEEK_SET)
     return fd
+
+
+def _is_blank(path: str) -> bool:
+    """Return whether there is such a file as `bwrap` makes to mount something on it."""
+    with contextlib.suppress(OSError):
+        found = os.lstat(path)
+        return found.st_mode == _BLANK_MODE and not found.st_size
+    return False
 
 
 def _limit(limits: dict[str, int]) -> None:

@@ -201,6 +201,7 @@ class _Tree:
             "pass_fds": launch.pass_fds,
             "given": {number: content.hex() for number, content in launch.given.items()},
             "limits": dict(launch.limits),
+            "covered": launch.covered,
         }
         writer.write(json.dumps(request).encode() + b"\n")
         return _Tree(launch.key, reader, writer)

@@ -1,0 +1,159 @@
+"""What a command in bubblewrap leaves in its workspace, where files come and go while it starts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import SandboxUnavailable
+from holdfast.protocol.fence import Launch
+from holdfast.protocol.settings import Walls
+from holdfast.sandbox import bubblewrap
+from holdfast.sandbox.bubblewrap import Bubblewrap
+from holdfast.sandbox.process import Ended, Processes, clean_environment
+from holdfast.testing.clock import never_over
+from holdfast.tools.fencing import Fences
+from holdfast.tools.own import OwnPlaces
+
+pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
+
+KEY = f"test-{os.getpid()}:places"
+LIMIT_S = 60.0
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    folder = tmp_path / "workspace"
+    for path in (".env", "conf/id_rsa", ".ssh/config", ".git/config"):
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text("x")
+    return folder
+
+
+@pytest.fixture
+async def backends() -> AsyncIterator[Callable[[str], Processes]]:
+    """Makes a backend that does something right before it mounts."""
+    made: list[Processes] = []
+
+    def make(folder: Path, first: str) -> Processes:
+        program = folder / "bwrap"
+        program.write_text(f'#!/bin/bash\n{first}\nexec {shutil.which("bwrap")} "$@"\n')
+        program.chmod(0o755)
+        made.append(Processes(Bubblewrap(str(program))))
+        return made[-1]
+
+    yield make
+    for each in made:
+        await each.aclose()
+
+
+def launched(workspace: Path, command: str, between: Callable[[], object] = bool) -> Launch:
+    """How to run a command in a fence that was built before something happened."""
+    fences = Fences(
+        OwnPlaces((str(workspace.parent / "home" / ".holdfast"),)), str(workspace.parent / "home")
+    )
+    fence = fences.fence(str(workspace), Walls("bubblewrap"))
+    between()
+    environ = clean_environment(os.environ)
+    argv = ("/bin/bash", "-c", command)
+    return Launch(argv, str(workspace), KEY, environ, LIMIT_S, LIMIT_S, never_over, fence=fence)
+
+
+async def ran(processes: Processes, launch: Launch) -> Ended:
+    return await processes.run(launch, lambda _: None)
+
+
+def names(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize("gone", [".env", "conf/id_rsa", "conf", ".ssh", ".git/config", ".git"])
+async def test_what_vanishes_after_the_fence_was_built_is_not_made_by_the_sandbox(
+    backends: Callable[..., Processes], workspace: Path, gone: str
+) -> None:
+    def vanish() -> None:
+        shutil.rmtree(workspace / gone) if (workspace / gone).is_dir() else (workspace / gone).unlink()
+
+    ended = await ran(backends(workspace.parent, ":"), launched(workspace, "cat .env; echo ran", vanish))
+    assert "ran" in ended.output
+    assert not [name for name in names(workspace) if name.startswith(gone)]
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize("gone", [".env", "conf/id_rsa", "conf", ".ssh", ".git/config", ".git"])
+async def test_what_vanishes_while_the_sandbox_starts_is_not_left_in_the_workspace(
+    backends: Callable[..., Processes], workspace: Path, gone: str
+) -> None:
+    """The command may not run: a folder whose secrets could not be masked is not shown."""
+    processes = backends(workspace.parent, f"rm -r {workspace / gone}")
+    await ran(processes, launched(workspace, "ls -A"))
+    assert not [name for name in names(workspace) if name.startswith(gone)]
+
+
+@pytest.mark.requirement("L2")
+async def test_an_empty_secret_file_that_all_may_read_stays(
+    backends: Callable[..., Processes], workspace: Path
+) -> None:
+    """It looks as one that bwrap makes, and was there before."""
+    (workspace / ".env").write_text("")
+    (workspace / ".env").chmod(0o444)
+    await ran(backends(workspace.parent, ":"), launched(workspace, "true"))
+    assert (workspace / ".env").exists()
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize("target", ["missing", "sub/missing", "/usr/share/missing", ".env"])
+async def test_a_secret_link_that_leads_nowhere_makes_nothing_and_stops_no_command(
+    backends: Callable[..., Processes], workspace: Path, target: str
+) -> None:
+    (workspace / ".env").unlink()
+    (workspace / ".env").symlink_to(target)
+    before = names(workspace)
+    ended = await ran(backends(workspace.parent, ":"), launched(workspace, "echo ran"))
+    assert (ended.exit_code, ended.output) == (0, "ran\n")
+    assert names(workspace) == before
+
+
+@pytest.mark.requirement("L2")
+async def test_secret_names_that_are_not_text_or_have_several_lines_are_masked(
+    backends: Callable[..., Processes], workspace: Path
+) -> None:
+    for name in (b"\xff.pem", b"two\nlines.pem"):
+        (workspace / os.fsdecode(name)).write_text("bait")
+    ended = await ran(backends(workspace.parent, ":"), launched(workspace, "cat *.pem; echo ran"))
+    assert ended.output.endswith("ran\n")
+    assert "bait" not in ended.output
+
+
+@pytest.mark.requirement("L2")
+async def test_with_more_secret_files_than_can_be_masked_no_command_runs_and_says_why(
+    backends: Callable[..., Processes], workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bubblewrap, "MAX_PLACES", 10)
+    for number in range(10):
+        (workspace / f"{number}.pem").write_text("x")
+    with pytest.raises(SandboxUnavailable) as told:
+        await ran(backends(workspace.parent, ":"), launched(workspace, "touch made"))
+    assert "at most 10" in str(told.value)
+    assert not (workspace / "made").exists()
+
+
+@pytest.mark.requirement("L11")
+async def test_no_place_inside_can_be_filled_without_limit(
+    backends: Callable[..., Processes], workspace: Path
+) -> None:
+    """What is not in the workspace is memory of the machine."""
+    command = f"""
+    for place in $(mount | grep ' type tmpfs (rw' | cut -d' ' -f3 | grep -v {workspace}); do
+        touch $place/x 2> /dev/null && echo $place $(df --output=size $place | tail -1)
+    done; touch /dev/shm/works && echo works"""
+    ended = await ran(backends(workspace.parent, ":"), launched(workspace, command))
+    *places, works = ended.output.splitlines()
+    assert works == "works"
+    assert places
+    assert {place.split()[1] for place in places} == {str(1 << 20)}, places
