@@ -22,7 +22,8 @@ from holdfast.protocol.messages import ToolCall
 from holdfast.protocol.ports import Proposal
 from holdfast.protocol.settings import settings_with
 from holdfast.protocol.tools import ToolSpec
-from holdfast.sandbox.process import Processes
+from holdfast.tools.background import Background
+from holdfast.tools.fencing import Fences
 from holdfast.tools.gates import Case, gates_of, passed
 from holdfast.tools.own import OwnPlaces
 from holdfast.tools.shell import Shell
@@ -67,7 +68,7 @@ def measured() -> Iterator[Row]:
 
                 return best_us(lambda: runner.run(judge())) / TIMES
 
-            shell = Shell(Processes()).spec
+            shell = Shell(Background(), Fences(OwnPlaces(), "/")).spec
             for command in COMMANDS:
                 arguments = json.dumps({"command": command})
                 floor = best_us(partial(_floor, command), TIMES)

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from holdfast.core.evidence import evidence_of
 from holdfast.protocol.tools import ToolSpec
-from holdfast.sandbox.process import Processes
+from holdfast.tools.background import Background
+from holdfast.tools.fencing import Fences
 from holdfast.tools.own import OwnPlaces
 from holdfast.tools.sameness import likeness_of
 from holdfast.tools.shell import Shell
@@ -109,7 +110,7 @@ def evidences() -> Iterator[Row]:
 
 def likenesses() -> Iterator[Row]:
     """Likenesses of calls, beside the hash of their arguments."""
-    shell = Shell(Processes()).spec
+    shell = Shell(Background(), Fences(OwnPlaces(), "/")).spec
     plain = ToolSpec("plain", "", {})
     commands = {"a command": "pytest -q tests # again", "a search": "grep -rn name src | head -20"}
     cases = [(name, shell, {"command": command}) for name, command in commands.items()]
