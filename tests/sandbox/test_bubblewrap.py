@@ -212,6 +212,39 @@ async def test_what_has_a_fence_does_not_run_where_nothing_keeps_it_inside(scene
     assert not (scene.workspace / "a.txt").exists()
 
 
+@pytest.mark.requirement("L2")
+async def test_a_folder_with_a_secret_in_a_protected_one_cannot_be_changed(
+    processes: Processes, scene: Scene
+) -> None:
+    place = scene.workspace / ".vscode" / "deep"
+    place.mkdir(parents=True)
+    (place / ".env").write_text(BAIT)
+    scene.fence = replace(
+        scene.fence, masked=(str(place / ".env"),), protected=(str(scene.workspace / ".vscode"),)
+    )
+    ended = await ran(processes, scene, "cat .vscode/deep/.env; echo x > .vscode/deep/tasks.json")
+    assert "Read-only file system" in ended.output
+    assert BAIT not in ended.output
+    assert [each.name for each in place.iterdir()] == [".env"]
+
+
+@pytest.mark.requirement("L2")
+async def test_what_lies_in_a_masked_folder_is_masked_with_it(processes: Processes, scene: Scene) -> None:
+    """A link to a folder may have the name of a secret: `.env -> .git`."""
+    inside = [str(scene.workspace / "conf" / name) for name in ("id_rsa", "hooks", "more")]
+    (scene.workspace / "conf" / "hooks").mkdir()
+    scene.fence = replace(
+        scene.fence,
+        masked=(str(scene.workspace / "conf"), *inside[:1]),
+        protected=tuple(inside[1:2]),
+        writable=(*scene.fence.writable, inside[2]),
+    )
+    ended = await ran(processes, scene, "echo begun; cat conf/id_rsa || ls conf/hooks")
+    assert ended.output.startswith("begun\n")
+    assert ended.exit_code
+    assert BAIT not in ended.output
+
+
 # --- is it a sandbox at all ---------------------------------------------------------------------
 
 

@@ -172,3 +172,78 @@ def test_what_a_link_with_a_controlling_name_leads_to_is_protected_in_the_worksp
     (workspace / ".git" / "hooks").symlink_to("../tools/hooks")
     (workspace / "tools" / ".vscode").symlink_to("..")
     assert within(workspace, fences.fence(str(workspace), WALLS).protected) == ["tools/hooks"]
+
+
+def test_a_link_masks_where_it_leads_now(
+    fences: Fences, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fencing, "_FRESH_MS", -1)  # as long after all these changes
+    touch(workspace / "deep" / "v1" / "settings", workspace / "deep" / "v2" / "settings")
+    now = workspace / "deep" / "now"
+    now.symlink_to("v1")
+    (workspace / ".env").symlink_to("deep/now/settings")
+    assert within(workspace, fences.fence(str(workspace), WALLS).masked) == ["deep/v1/settings"]
+    now.unlink()
+    now.symlink_to("v2")
+    assert within(workspace, fences.fence(str(workspace), WALLS).masked) == ["deep/v2/settings"]
+    (workspace / "deep" / "v2" / "settings").unlink()
+    assert fences.fence(str(workspace), WALLS).masked == ()
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize("target", ["missing", "no/folder", "/etc/missing", "/usr", "/", ".", "..", ".env"])
+def test_a_link_masks_nothing_that_is_not_there_or_that_holds_the_workspace(
+    fences: Fences, workspace: Path, target: str
+) -> None:
+    (workspace / ".env").symlink_to(target)
+    assert fences.fence(str(workspace), WALLS).masked == ()
+
+
+@pytest.mark.requirement("L2")
+def test_what_controls_programs_is_protected_in_each_folder_that_may_be_written(
+    fences: Fences, workspace: Path, tmp_path: Path
+) -> None:
+    touch(*(tmp_path / "main" / ".git" / name for name in ("hooks/pre-push", "config", "index")))
+    touch(tmp_path / "other" / "deep" / ".envrc")
+    fence = fences.fence(
+        str(workspace), Walls("bubblewrap", (), (f"{tmp_path}/main/.git", f"{tmp_path}/other"))
+    )
+    assert within(tmp_path, fence.protected) == ["main/.git/config", "main/.git/hooks", "other/deep/.envrc"]
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.skipif(os.getuid() == 0, reason="root can read every folder")
+def test_a_folder_that_cannot_be_read_is_masked(fences: Fences, workspace: Path) -> None:
+    touch(workspace / "shut" / ".env")
+    (workspace / "shut").chmod(0o111)
+    try:
+        assert within(workspace, fences.fence(str(workspace), WALLS).masked) == ["shut"]
+    finally:
+        (workspace / "shut").chmod(0o755)
+
+
+@pytest.mark.requirement("L2")
+def test_a_workspace_with_a_folder_that_is_too_deep_to_be_read_is_refused(
+    fences: Fences, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(workspace)
+    for _ in range(25):
+        Path("d" * 200).mkdir()
+        os.chdir("d" * 200)
+    Path(".env").write_text("x")
+    with pytest.raises(Refused, match="cannot be read"):
+        fences.fence(str(workspace), WALLS)
+
+
+def test_folders_that_are_gone_are_not_remembered_for_ever(
+    fences: Fences, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fencing, "_FRESH_MS", -1)
+    monkeypatch.setattr(fencing, "_MOST_FOLDERS", 10)
+    for number in range(50):
+        folder = workspace / str(number)
+        touch(folder / "x")
+        fences.fence(str(workspace), WALLS)
+        (folder / "x").unlink()
+        folder.rmdir()
+    assert len(fences._folders) <= 10

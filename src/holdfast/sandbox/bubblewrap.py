@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
@@ -160,8 +160,10 @@ def _as_it_is(fence: Fence) -> Fence:
     Raises:
         SandboxUnavailable: it has too many places.
     """
-    masked = tuple(path for path in map(os.path.realpath, fence.masked) if os.access(path, os.F_OK))
-    found = replace(fence, masked=masked, protected=tuple(filter(os.path.lexists, fence.protected)))
+    there = [path for path in map(os.path.realpath, fence.masked) if os.access(path, os.F_OK)]
+    masked, writable, readable = (_outside(there, each) for each in (there, fence.writable, fence.readable))
+    protected = _outside(there, filter(os.path.lexists, fence.protected))
+    found = replace(fence, masked=masked, protected=protected, writable=writable, readable=readable)
     places = len(found.masked) + len(found.protected) + len(_pinned(found))
     if places > MAX_PLACES:
         raise SandboxUnavailable(
@@ -184,17 +186,26 @@ def _mounts(fence: Fence) -> Iterator[str]:
         yield from arguments
 
 
+def _outside(masked: Iterable[str], paths: Iterable[str]) -> tuple[str, ...]:
+    """Return the paths that lie in nothing masked: there, nothing can be mounted or seen."""
+    hidden = {*masked}
+    return tuple(path for path in dict.fromkeys(paths) if hidden.isdisjoint(map(str, Path(path).parents)))
+
+
 def _pinned(fence: Fence) -> Collection[str]:
-    """Return the folders that hold something masked or protected. As places of mounts they cannot be renamed: else a
-    program could move `conf` away, with the mask of `conf/.env` in it, and the next one would read the file.
+    """Return the writable folders that hold something masked or protected. As places of mounts they cannot be
+    renamed: else a program could move `conf` away, with the mask of `conf/.env` in it, and the next one would read
+    the file. A folder that may only be read needs no pin, which would let it be changed.
     """
-    held = (*fence.masked, *fence.protected)
-    return {
-        str(parent)
-        for path in held
-        for parent in Path(path).parents
-        if any(root in map(str, parent.parents) for root in fence.writable)
-    }
+    writable, closed = {*fence.writable}, {*fence.readable, *fence.protected}
+    pinned = set[str]()
+    for path in (*fence.masked, *fence.protected):
+        above = [str(parent) for parent in Path(path).parents]
+        roots = (at for at, parent in enumerate(above) if parent in writable or parent in closed)
+        root = next(roots, None)
+        if root is not None and above[root] not in closed:
+            pinned.update(above[:root])
+    return pinned
 
 
 def _mask(path: str) -> tuple[str, ...]:

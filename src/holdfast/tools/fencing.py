@@ -5,7 +5,7 @@ has the lists of names. `sandbox` keeps the process inside.
 """
 
 # Pathlib makes an object for each of a hundred thousand names.
-# ruff: noqa: PTH110, PTH111, PTH118, PTH119
+# ruff: noqa: PTH110, PTH111, PTH112, PTH118, PTH119
 
 from __future__ import annotations
 
@@ -34,11 +34,16 @@ _SKIPPED = frozenset({".git", "node_modules", ".venv", "venv", "site-packages", 
 _GIT = ".git"
 _FRESH_MS = 50
 """A folder that changed so recently may change again without another time."""
+_MOST_FOLDERS = 100_000
+"""How many folders are remembered at most. Those that are gone count, too."""
+_SHOWN_CHARS = 200
 
 
 class _Folder(msgspec.Struct, frozen=True):
     changed_ns: int
     masked: tuple[str, ...]
+    links: tuple[str, ...]
+    """Links with the names of secrets. Where they lead may change without a change of the folder."""
     fixed: tuple[str, ...]
     """The paths of it that would be protected. Not all of them need to exist."""
     folders: tuple[str, ...]
@@ -66,16 +71,24 @@ class Fences:
             Refused: no command may run in such a workspace.
         """
         self._check(workspace)
+        more, readable = (tuple(map(_real, paths)) for paths in (walls.write, walls.read))
         with self._lock:
             found = [*self._below(workspace)]
-        git, fixed_in_git = self._repository(workspace)
-        fixed = [*(path for folder in found for path in folder.fixed), *fixed_in_git]
-        writable = (workspace, *git, *map(_real, walls.write))
+            others = [folder for top in more if not is_inside(workspace, top) for folder in self._below(top)]
+        git, fixed = self._repository(workspace)
+        for top in more:
+            fixed += _fixed(top, os.path.basename(top), is_folder=os.path.isdir(top))
+        fixed += (path for folder in (*found, *others) for path in folder.fixed)
+        writable = (workspace, *git, *more)
+        links = [link for folder in found for link in folder.links]
         return Fence(
             writable=writable,
-            readable=tuple(map(_real, walls.read)),
+            readable=readable,
             private=(self._home,),
-            masked=tuple(path for folder in found for path in folder.masked),
+            masked=(
+                *(path for folder in found for path in folder.masked),
+                *_led_to(links, _real(workspace), (_real(workspace), *writable, *readable)),
+            ),
             protected=tuple(_protected(fixed, writable)),
         )
 
@@ -119,10 +132,17 @@ class Fences:
             if known is None or known.changed_ns != changed_ns:
                 known = _read(path, changed_ns)
                 if SYSTEM_CLOCK.now_ms() - changed_ns // 1_000_000 > _FRESH_MS:
+                    if len(self._folders) >= _MOST_FOLDERS:
+                        self._folders.clear()
                     self._folders[path] = known
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             self._folders.pop(path, None)
             return None
+        except PermissionError:  # its owner can let a command read it, and may know what is in it
+            return _Folder(0, (path,), (), (), (), 1)
+        except OSError as error:
+            shown = path if len(path) <= _SHOWN_CHARS else f"{path[:_SHOWN_CHARS]}..."
+            raise Refused(f"{_NO_COMMANDS}: {shown} cannot be read ({error.strerror}). {_ADVICE}") from error
         return known
 
 
@@ -132,6 +152,14 @@ def _fixed(path: str, name: str, *, is_folder: bool) -> Iterator[str]:
         yield os.path.join(path, *rest)
 
 
+def _led_to(links: Iterable[str], workspace: str, roots: Sequence[str]) -> Iterator[str]:
+    """Yield where links lead now, if a command can read it there."""
+    for target in map(os.path.realpath, links):
+        is_shown = any(is_inside(root, target) for root in roots)
+        if is_shown and os.path.exists(target) and not is_inside(target, workspace):
+            yield target
+
+
 def _protected(paths: Iterable[str], writable: Sequence[str]) -> Iterator[str]:
     """Yield what is there at the paths, with links followed, if a command could change it.
 
@@ -139,8 +167,7 @@ def _protected(paths: Iterable[str], writable: Sequence[str]) -> Iterator[str]:
     """
     roots = [_real(root) for root in writable]
     for path in dict.fromkeys(map(os.path.realpath, paths)):
-        is_above = any(is_inside(path, root) for root in roots)
-        if not is_above and any(is_inside(root, path) for root in roots) and os.path.exists(path):
+        if path not in roots and any(is_inside(root, path) for root in roots) and os.path.exists(path):
             yield path
 
 
@@ -151,6 +178,7 @@ def _real(path: str) -> str:
 def _read(path: str, changed_ns: int) -> _Folder:
     """Return what one folder has in it."""
     masked: list[str] = []
+    links: list[str] = []
     fixed: list[str] = []
     folders: list[str] = []
     with os.scandir(path) as entries:
@@ -159,9 +187,12 @@ def _read(path: str, changed_ns: int) -> _Folder:
         fixed += _fixed(path, _GIT, is_folder=True)
     for entry in found:
         if secret_rule(f"{os.path.basename(path)}/{entry.name}"):
-            masked.append(os.path.realpath(entry.path))
+            if entry.is_symlink():
+                links.append(entry.path)
+            else:
+                masked.append(os.path.realpath(entry.path))
             continue
-        fixed += _fixed(os.path.realpath(entry.path), entry.name, is_folder=entry.is_dir())
+        fixed += _fixed(entry.path, entry.name, is_folder=entry.is_dir())
         if entry.name not in _SKIPPED and entry.is_dir(follow_symlinks=False):
             folders.append(entry.path)
-    return _Folder(changed_ns, tuple(masked), tuple(fixed), tuple(folders), len(found))
+    return _Folder(changed_ns, tuple(masked), tuple(links), tuple(fixed), tuple(folders), len(found))
