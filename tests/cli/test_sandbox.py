@@ -121,3 +121,12 @@ def test_a_folder_that_the_configuration_names_can_be_read(cli: Cli, tmp_path: P
     assert cli("run", "go", "-m", model, "--autonomy", "full").code == 0
     assert "useful" in results(cli)[0]
     assert (tools / "data.txt").read_text() == "useful"
+
+
+@pytest.mark.requirement("L11")
+def test_a_file_that_grows_too_long_ends_its_command_and_the_model_reads_why(cli: Cli) -> None:
+    cli.configure(f'{WALLS}file_size = "1MiB"\n')
+    model = cli.model(calls("shell", command="head -c 5000000 /dev/zero > long"), says("Done."))
+    assert cli("run", "go", "-m", model, "--autonomy", "full").code == 0
+    assert results(cli)[0].endswith("[exit code 153; it wrote a file longer than [sandbox] file_size allows]")
+    assert (cli.workspace / "long").stat().st_size == 1 << 20

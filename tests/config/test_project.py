@@ -92,6 +92,8 @@ TABLE = [
     Row("sandbox.mode", '[sandbox]\nmode = "unsafe"', '[sandbox]\nmode = "bubblewrap"'),
     Row("sandbox.read", '[sandbox]\nread = ["/srv"]', trusted="may not set it"),
     Row("sandbox.write", '[sandbox]\nwrite = ["/srv"]', trusted="may not set it"),
+    Row("sandbox.memory", 'sandbox.memory = "4GiB"', 'sandbox.memory = "1GiB"'),
+    Row("sandbox.file_size", 'sandbox.file_size = "4GiB"', 'sandbox.file_size = "1MiB"'),
     Row("policy.deny", "", '[policy]\ndeny = ["shell"]'),
     Row("policy.ask", "", '[policy]\nask = ["shell"]'),
     Row("policy.allow", '[policy]\nallow = ["mcp__x"]', trusted="may set it"),

@@ -19,6 +19,7 @@ from holdfast.config.values import (
     number,
     program,
     rules,
+    size,
     switch,
     text,
     variable,
@@ -40,7 +41,7 @@ from holdfast.protocol.limits import DEFAULT_MAX_OUTPUT_TOKENS, Limits
 from holdfast.protocol.notify import NOTIFY_ABOUT
 from holdfast.protocol.rules import common_globs, globs_are_within
 from holdfast.protocol.search import common_engines, engine_of, engines_are_within
-from holdfast.protocol.settings import Conduct, Context, Guard, Policy, Repairs
+from holdfast.protocol.settings import Conduct, Context, Guard, Policy, Repairs, Walls
 from holdfast.protocol.text_formats import TOOL_CALLS, UNFIT
 
 TURNS_MAX = 10_000
@@ -130,6 +131,8 @@ _LIMITS: tuple[tuple[str, Kind, str, Any, str], ...] = (
 )
 
 
+_MEMORY_BYTES = (64 << 20, 1 << 44)
+_FILE_BYTES = (1 << 20, 1 << 50)
 _FOLDERS = 'folders, like ["~/.pyenv", "/srv/data"]'
 
 
@@ -238,6 +241,22 @@ KEYS: tuple[Key, ...] = (
     ),
     Key("sandbox.read", entries(folder_of, _FOLDERS), "What commands may read beside the workspace.", ()),
     Key("sandbox.write", entries(folder_of, _FOLDERS), "What commands may change beside the workspace.", ()),
+    Key(
+        "sandbox.memory",
+        size(*_MEMORY_BYTES),
+        "The memory of each process of a command.",
+        Walls().memory_bytes,
+        "tighten",
+        _less,
+    ),
+    Key(
+        "sandbox.file_size",
+        size(*_FILE_BYTES),
+        "The longest file that a command may write.",
+        Walls().file_bytes,
+        "tighten",
+        _less,
+    ),
     Key("policy.deny", rules(objecting_rule_of), "Calls that are denied.", (), "tighten", adds="stricter"),
     Key("policy.ask", rules(objecting_rule_of), "Calls that need approval.", (), "tighten", adds="stricter"),
     Key(

@@ -24,6 +24,8 @@ _DECIMAL = re.compile(r"\s*[+-]?\d{1,15}(?:\.\d{1,15})?\s*", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
 
+_SIZES = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+_SIZE = re.compile(r"([0-9]{1,15}) ?(KiB|MiB|GiB|TiB|)", re.ASCII)
 _COMPARED_CHARS = 60
 LIST_MAX = 1_000
 """The most items of a list."""
@@ -133,6 +135,26 @@ def duration(low_s: int, high_s: int) -> Kind:
 
     phrase = f'a duration from {spoken(low_s)} to {spoken(high_s)}, like "2h", "90s" or "1h30m"'
     return Kind(read, phrase, {"type": ["string", "number"]}, spoken)
+
+
+def size(low_bytes: int, high_bytes: int) -> Kind:
+    """An amount of memory or disk, `"2GiB"` or a number of bytes; read as bytes."""
+
+    def read(value: Any) -> int:
+        found = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+        count = int(found[1]) * _SIZES[found[2]] if found else value
+        if isinstance(count, bool) or not isinstance(count, int) or not low_bytes <= count <= high_bytes:
+            raise ValueError
+        return count
+
+    phrase = f'a size from {spoken_size(low_bytes)} to {spoken_size(high_bytes)}, like "512MiB" or "2GiB"'
+    return Kind(read, phrase, {"type": ["string", "integer"]}, spoken_size)
+
+
+def spoken_size(count: int) -> str:
+    """Return a number of bytes as people write it: `2GiB`."""
+    unit = next(unit for unit, bytes_ in reversed(_SIZES.items()) if not count % bytes_)
+    return f"{count // _SIZES[unit]}{unit}"
 
 
 def choice(*options: str) -> Kind:

@@ -69,6 +69,10 @@ class Walls(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     backend: Backend = "unsafe"
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
+    memory_bytes: int = 2 << 30
+    """The data of each process."""
+    file_bytes: int = 2 << 30
+    """The longest file that a command may write."""
 
 
 class Policy(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="policy"):

@@ -90,6 +90,8 @@ class Fences:
                 *_led_to(links, _real(workspace), (_real(workspace), *writable, *readable)),
             ),
             protected=tuple(_protected(fixed, writable)),
+            memory_bytes=walls.memory_bytes,
+            file_bytes=walls.file_bytes,
         )
 
     def _repository(self, workspace: str) -> tuple[list[str], list[str]]:

@@ -33,11 +33,12 @@ MAX_COMMAND_CHARS = 30_000
 """A longer command belongs in a file: every character is examined before it runs."""
 NO_BASH = "The command did not run: bash is not installed, and the gates read commands as bash does."
 _LONGER = "With a greater timeout_s it has longer, and with background=true it goes on by itself"
-_NOT_FOUND = 127
-_WITHIN = (
-    "commands run in a sandbox without network and without the folders of users. A person can let them read a folder "
-    "with [sandbox] read"
-)
+_WITHIN = {
+    127: "commands run in a sandbox without network and without the folders of users. A person can let them read a "
+    "folder with [sandbox] read",
+    153: "it wrote a file longer than [sandbox] file_size allows",
+}
+"""What an exit code may mean in a sandbox: no such program, and SIGXFSZ."""
 
 
 class Shell(Unplanned):
@@ -138,7 +139,7 @@ def _result(ended: Ended, launch: Launch) -> RawResult:
             return RawResult("timeout", output + why)
         case "exited" if not ended.exit_code:
             return RawResult("ok", ended.output or "[no output]")
-        case "exited" if ended.exit_code == _NOT_FOUND and launch.fence is not None:
-            return RawResult("error", f"{output}[{how_ended(ended)}; {_WITHIN}]")
+        case "exited" if launch.fence is not None and ended.exit_code in _WITHIN:
+            return RawResult("error", f"{output}[{how_ended(ended)}; {_WITHIN[ended.exit_code]}]")
         case "exited" | "flood":
             return RawResult("error", f"{output}[{how_ended(ended)}]")
