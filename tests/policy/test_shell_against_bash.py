@@ -25,11 +25,13 @@ FUNCNEST=6
 command_not_found_handle() {
     local line
     printf -v line '%s\\037' "$PWD" "$@"
+    line=${line//$'\\n'/$'\\035'}
     printf '%s\\036' "$line" >> "$LOG"
     return $RC
 }
 """
-"""Bash calls this for each program that it does not find, and it finds none."""
+"""Bash calls this for each program that it does not find, and it finds none. It writes a line at a time: a program of
+several lines would be torn by one that runs beside it."""
 TOKENS = [
     "p", "q", "a", "b", "-n", "x", "x/y", "*", "[a]", ".e*", "\\ ", "\\", "\\\\", "\n", "\\\n", " ", " ",
     " ", " ", ";", "&&", "||", "|", "|&", "&", "(", ")", "{ ", "}", "{", "{a,b}", "{1..3}", ",", "..", '"',
@@ -124,7 +126,7 @@ def what_runs(folder: Path, text: str, code: int) -> list[list[str]]:
         subprocess.run([str(BASH), "-c", text], cwd=folder / "ws", env=environ, timeout=3, **quiet)  # type: ignore[call-overload]
     except subprocess.TimeoutExpired:
         return []
-    lines = log.read_bytes().decode("utf-8", "replace").split("\036")
+    lines = log.read_bytes().decode("utf-8", "replace").replace("\035", "\n").split("\036")
     return [line.split("\037")[:-1] for line in lines if line.count("\037") > 1]
 
 
