@@ -9,12 +9,12 @@
 `hands-kill` and so on: the same, for a session with hooks, patches, grants, decisions that come later, a limit of
 calls an hour, pages and processes in the background. The hook itself kills or stops its driver, its guard or the
 keeper.
+`walls-kill` and so on: the same, in a sandbox, while secret files come and go (`walls`).
 `hands-fight`: others drive, stop and pause such a session meanwhile, and several people decide at once.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
 import random
 import shutil
@@ -24,7 +24,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,7 +35,8 @@ from tests.torture.hands_scene import HandsScene, HandsServer, hands_scene
 from tests.torture.judge import alive, judge
 from tests.torture.long_scene import LongServer, long_scene
 from tests.torture.renames import renames_in
-from tests.torture.scene import EPILOGUE, Scene, SceneServer, scene
+from tests.torture.scene import EPILOGUE, Scene, SceneServer, scene, serving
+from tests.torture.walls import WallsServer, coming_and_going, hit, judge_walls, mounts, walls_scene
 from tests.torture.world import SESSION, Blow, Going, OnRecord, Record, World, follow, nothing
 
 LEASE_MS = 1_500
@@ -343,6 +344,8 @@ LONG = "long-"
 """The kinds with this before their name have long sessions in a small window."""
 HANDS = "hands-"
 """Those with this have hooks, patches, grants and decisions that come later."""
+WALLS = "walls-"
+"""Those with this run their commands in a sandbox."""
 
 
 # --- rounds with hooks --------------------------------------------------------------------------
@@ -424,26 +427,29 @@ def decide_at_once(world: World, approval: str) -> None:
 
 
 HANDS_ROUNDS = {**ROUNDS, "fight": hands_fight_round, "kill": hands_kill_round, "stop": hands_stop_round}
-KINDS = (*ROUNDS, *(LONG + kind for kind in ROUNDS), *(HANDS + kind for kind in HANDS_ROUNDS))
+
+
+def walls_kill_round(world: World) -> None:
+    """Something of a command's tree is killed or frozen, and sometimes the driver too."""
+
+    def blows() -> Iterator[Blow | None]:
+        while world.blows < 7:
+            yield a_kill(world) if world.chance.random() < 0.3 else None
+
+    with coming_and_going(world.machine.workspace, world.scene.seed):
+        work(world, blows(), lambda record: hit(world, record))
+
+
+WALLS_ROUNDS = {"kill": walls_kill_round, "stop": stop_round, "calm": calm_round, "speak": speak_round}
+KINDS = (
+    *ROUNDS,
+    *(LONG + kind for kind in ROUNDS),
+    *(HANDS + kind for kind in HANDS_ROUNDS),
+    *(WALLS + kind for kind in WALLS_ROUNDS),
+)
 
 
 # --- one round and its verdict ------------------------------------------------------------------
-
-
-@contextmanager
-def serving(server: SceneServer) -> Iterator[None]:
-    """The server, in a thread with a loop of its own."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    try:
-        asyncio.run_coroutine_threadsafe(server.__aenter__(), loop).result()
-        yield
-        asyncio.run_coroutine_threadsafe(server.__aexit__(None, None, None), loop).result()
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
 
 
 class Gathered(NamedTuple):
@@ -501,12 +507,16 @@ def play(kind: str, seed: int, *, keeps: bool = False) -> Result:
     begun_s = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix=f"{kind}-{seed}-"))
     try:
-        name = kind.removeprefix(LONG).removeprefix(HANDS)
+        name = kind.rpartition("-")[2]
         if kind.startswith(HANDS):
             gathered = gather(HANDS_ROUNDS[name], seed, folder, HandsServer, hands_scene)
             assert isinstance(gathered.world.scene, HandsScene)
             made = gathered.world.scene
             verdict = judge_hands(gathered.evidence, is_hooked=made.is_hooked, most_actions=made.most_actions)
+        elif kind.startswith(WALLS):
+            before = mounts()
+            gathered = gather(WALLS_ROUNDS[name], seed, folder, WallsServer, walls_scene)
+            verdict = judge_walls(gathered.evidence, before)
         elif kind.startswith(LONG):
             gathered = gather(ROUNDS[name], seed, folder, LongServer, long_scene)
             verdict = judge(gathered.evidence)

@@ -6,9 +6,12 @@ calls, so that an effect tells which answer it came from.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -301,3 +304,19 @@ class SceneServer(ModelServer):
             return _PARKS
         self._failed = 0
         return {}
+
+
+@contextmanager
+def serving(server: SceneServer) -> Iterator[None]:
+    """The server, in a thread with a loop of its own."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        asyncio.run_coroutine_threadsafe(server.__aenter__(), loop).result()
+        yield
+        asyncio.run_coroutine_threadsafe(server.__aexit__(None, None, None), loop).result()
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()

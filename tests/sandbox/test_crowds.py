@@ -1,0 +1,73 @@
+"""Many commands at once in bubblewrap, and commands of many processes: each ends whole, at its limit."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.protocol.fence import Fence, Launch
+from holdfast.sandbox import bubblewrap, keeper
+from holdfast.sandbox.bubblewrap import Bubblewrap
+from holdfast.sandbox.probing import interpreter
+from holdfast.sandbox.process import Processes, clean_environment
+from holdfast.testing.clock import never_over
+
+pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
+
+PATIENCE_S = 60.0
+
+
+@pytest.fixture
+async def processes() -> AsyncIterator[Processes]:
+    made = bubblewrap.make()
+    assert isinstance(made, Bubblewrap)
+    processes = Processes(made)
+    yield processes
+    await processes.aclose()
+
+
+def launch(workspace: Path, command: str, name: str, timeout_s: float = PATIENCE_S) -> Launch:
+    fence = Fence((str(workspace),), interpreter(), masked=(str(workspace / ".env"),))
+    argv, environ = ("/bin/bash", "-c", command), clean_environment(os.environ)
+    key = f"test-{os.getpid()}:{name}"
+    return Launch(argv, str(workspace), key, environ, timeout_s, PATIENCE_S, never_over, fence=fence)
+
+
+@pytest.mark.long
+@pytest.mark.requirement("L2", "C8")
+async def test_fifty_commands_at_once_end_whole_each_in_its_fence(
+    processes: Processes, tmp_path: Path
+) -> None:
+    (tmp_path / ".env").write_text("x")
+    command = "(setsid sleep 300 &); cat .env; echo ran"
+    launches = [launch(tmp_path, command, str(number)) for number in range(50)]
+    ended = await asyncio.gather(*(processes.run(each, lambda _: None) for each in launches))
+    assert {each.output for each in ended} == {"cat: .env: Permission denied\nran\n"}
+    assert keeper.members({each.key for each in launches}) == set()
+    assert [path.name for path in tmp_path.iterdir()] == [".env"]
+
+
+@pytest.mark.long
+@pytest.mark.requirement("L2", "C8", "L1")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "f() { (f &) ; }; for i in $(seq 50); do (f &); done; sleep 300",
+        f"{sys.executable} -c 'import os, time; [os.fork() or time.sleep(300) for _ in range(1000)]'; sleep 300",
+        "f() { sleep 0.3; f & f & wait; }; f & wait",
+    ],
+    ids=["each forks one and exits", "a thousand that stay", "always twice as many"],
+)
+async def test_processes_without_end_end_at_the_time_limit_of_their_call(
+    processes: Processes, tmp_path: Path, command: str
+) -> None:
+    call = launch(tmp_path, command, "bomb", timeout_s=2.0)
+    ended = await processes.run(call, lambda _: None)
+    assert ended.how == "timeout"
+    assert keeper.members({call.key}) == set()

@@ -1,0 +1,182 @@
+"""Rounds in which every command runs in a sandbox, while secret files of the workspace come and go.
+
+Whatever belongs to a command is killed or frozen at a random moment: `bwrap`, what runs inside, the guard, the keeper
+and the driver. Nothing may be left afterwards, neither a process nor a mount nor an empty file, and nothing may have
+run outside of the sandbox.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from holdfast.testing.model_replies import ReplyCall
+from tests.edge.machine import descendants
+from tests.torture.evidence import EFFECTS, OPEN_FILES, Evidence, Fault
+from tests.torture.judge import judge
+from tests.torture.scene import Said, Scene, SceneServer, scene
+from tests.torture.world import Record, World
+
+BAIT = "a-bait-that-nobody-may-read"
+UNFENCED = "unfenced.log"
+_COMING = ("conf/.env", "conf/deep/id_rsa", ".env.local", "x.pem", ".ssh/config", ".envrc")
+"""Secret and controlling files that come and go."""
+_TRY = "try.sh"
+"""The script of the workspace that tries what is forbidden: no gate reads it."""
+_TRIES = f"""
+grep -q {BAIT} .env ../outside 2> /dev/null && echo read >> {UNFENCED}
+kill -0 "$1" 2> /dev/null && echo seen >> {UNFENCED}
+case $2 in
+0) ;;
+"""
+_LEAVES = (
+    "(setsid sleep 300 &)",
+    "(setsid bash -c 'setsid sleep 300 & setsid sleep 300 &' &)",
+    "(trap '' TERM HUP INT; exec -a other env -i sleep 300) &",
+    "for i in 1 2 3 4 5 6 7 8 9; do (setsid env -i sleep 300 &); done",
+    "timeout 0.2 bash -c 'f() { f & }; f; sleep 0.1'",
+)
+"""What a command may leave behind."""
+
+
+@dataclass(frozen=True)
+class WallsScene(Scene):
+    """A scene in a sandbox."""
+
+    @property
+    def config(self) -> str:
+        """The user file."""
+        return f'{super().config}[sandbox]\nmode = "bubblewrap"\n'
+
+    def furnish(self, folder: Path) -> None:
+        """What lies in the workspace at first, and beside it."""
+        super().furnish(folder)
+        for path in ("workspace/.env", "outside"):
+            (folder / path).write_text(BAIT)
+        cases = (f"{number}) {text} ;;\n" for number, text in enumerate(_LEAVES, 1))
+        (folder / "workspace" / _TRY).write_text(f"{_TRIES}{''.join(cases)}esac\n")
+        subprocess.run(["git", "init", "-q", folder / "workspace"], check=True)
+
+
+def walls_scene(seed: int) -> WallsScene:
+    """The scene of a seed."""
+    plain = scene(seed)
+    fields = {name: getattr(plain, name) for name in Scene.__dataclass_fields__}
+    chance = random.Random(f"walls {seed}")
+    return WallsScene(
+        **{**fields, "turns": chance.randint(4, 8), "budget": "", "max_turns": 0, "parks": False}
+    )
+
+
+class WallsServer(SceneServer):
+    """Its commands try what is forbidden, and leave processes behind."""
+
+    def said(self, number: int, body: bytes) -> Said:
+        """As `SceneServer.said`."""
+        said = super().said(number, body)
+        calls = zip(said.calls, said.marks, strict=True)
+        return Said(
+            said.text, tuple(self._harder(call, mark, number) for call, (mark, _) in calls), said.marks
+        )
+
+    def _harder(self, call: ReplyCall, mark: str, number: int) -> ReplyCall:
+        if call.name in ("read_file", "list_dir"):
+            command = f"echo {mark} begun >> {EFFECTS}; sleep 0.1; echo {mark} ended >> {EFFECTS}"
+            call = ReplyCall("shell", {"command": command})
+        if call.name != "shell":
+            return call
+        leaves = random.Random(f"walls {self.scene.seed} {number}").randint(0, len(_LEAVES))
+        command = f"bash {_TRY} {os.getpid()} {leaves} > /dev/null; {call.arguments['command']}"
+        return replace(call, arguments={"command": command})
+
+
+@contextmanager
+def coming_and_going(workspace: Path, seed: int) -> Iterator[None]:
+    """Make, remove and rename secret files, until it is over."""
+    is_over, chance = threading.Event(), random.Random(f"files {seed}")
+
+    def work() -> None:
+        while not is_over.wait(chance.uniform(0, 0.01)):
+            path = workspace / chance.choice(_COMING)
+            with suppress(OSError):
+                if chance.random() < 0.5:
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_text("not empty")
+                elif chance.random() < 0.5:
+                    path.unlink()
+                elif path.stat().st_size:  # else it is there for a mount only, and would stay
+                    path.rename(path.with_name("plain"))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def hit(world: World, record: Record) -> None:
+    """Kill or freeze something of the command that begins, a moment later. What freezes ends with its driver."""
+    if (
+        record.get("type") != "ToolCallStarted"
+        or record.get("name") != "shell"
+        or world.chance.random() < 0.4
+    ):
+        return
+    driver, delay_s = world.driver, world.chance.uniform(0, 0.25)
+    which, freezes = world.chance.random(), world.chance.random() < 0.3
+
+    def strike() -> None:
+        time.sleep(delay_s)
+        below = descendants(driver)
+        if not below:
+            return
+        pid = below[int(which * len(below))]
+        with suppress(OSError):
+            os.kill(pid, signal.SIGSTOP if freezes else signal.SIGKILL)
+            world.blows += 1
+        if freezes:
+            time.sleep(delay_s)
+            with suppress(OSError):
+                os.kill(driver, signal.SIGKILL)
+            time.sleep(1)
+            with suppress(OSError):
+                os.kill(pid, signal.SIGCONT)  # a keeper; nobody needs to end it
+
+    threading.Thread(target=strike).start()
+
+
+def mounts() -> list[str]:
+    """What the machine has mounted, without what the sandboxes of others may mount meanwhile."""
+    return sorted(Path("/proc/mounts").read_text().splitlines())
+
+
+def judge_walls(evidence: Evidence, before: list[str]) -> Iterator[Fault]:
+    """What the judge of all sessions says, and what only a sandbox can do wrong."""
+    workspace = evidence.workspace
+    log = workspace / UNFENCED
+    if log.exists():
+        yield Fault("leaked", f"a command was not in its fence: {log.read_text().split()}")
+    for path in workspace.rglob("*"):
+        is_ours = ".git" in path.parts or path.name in (EFFECTS, OPEN_FILES)
+        if not is_ours and path.is_file() and not path.stat().st_size:
+            yield Fault("left", f"an empty file is left: {path}")
+    for line in set(mounts()) - set(before):
+        yield Fault("left", f"a mount is left: {line}")
+    for path in (workspace / ".git", workspace / "conf", workspace / ".ssh"):
+        shutil.rmtree(path, ignore_errors=True)
+    for name in (".env", "plain", UNFENCED, _TRY, *_COMING):
+        (workspace / name).unlink(missing_ok=True)
+    yield from judge(evidence)  # which takes what is left for the work of the session
