@@ -122,6 +122,13 @@ WALLS = (
         "path not in roots and os",
         _FENCES,
     ),
+    Mutation(
+        "a link is mounted in place of a folder",
+        _ARGV,
+        "if word in _BY_DESCRIPTOR else",
+        "if not word else",
+        _INSIDE,
+    ),
     Mutation("the shell forgets its fence", "tools/shell.py", "replace(launch, fence=fence)", "launch", _CLI),
     Mutation(
         "a run begins without the sandbox that was asked for",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import shutil
@@ -243,6 +244,29 @@ async def test_what_lies_in_a_masked_folder_is_masked_with_it(processes: Process
     assert ended.output.startswith("begun\n")
     assert ended.exit_code
     assert BAIT not in ended.output
+
+
+@pytest.mark.requirement("L2", "S14")
+@pytest.mark.parametrize("kind", ["writable", "protected", "pinned", "masked"])
+async def test_a_folder_that_became_a_link_meanwhile_shows_nothing(
+    processes: Processes, scene: Scene, kind: str
+) -> None:
+    """A program in the background swaps a folder for a link after the fence was built. Inside, an empty folder lies
+    where the link leads, as the home does."""
+    (scene.outside / "deep").mkdir()
+    swapped = scene.workspace / "swapped"
+    swapped.symlink_to(os.path.relpath(scene.outside, scene.workspace))
+    named = {
+        "writable": {"writable": (str(scene.workspace), str(swapped))},
+        "protected": {"protected": (str(swapped),)},
+        "pinned": {"protected": (str(swapped / "deep"),)},
+        "masked": {"masked": (str(swapped / "deep"),)},
+    }
+    scene.fence = replace(scene.fence, private=(str(scene.outside),), **named[kind])
+    with contextlib.suppress(OSError):
+        ended = await ran(processes, scene, f"ls {scene.outside}; echo x > {scene.outside}/written")
+        assert "bait" not in ended.output
+    assert not (scene.outside / "written").exists()
 
 
 # --- is it a sandbox at all ---------------------------------------------------------------------

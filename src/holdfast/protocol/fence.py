@@ -68,6 +68,8 @@ class Launch(msgspec.Struct, frozen=True):
     """What it may do; None: what the user can do."""
     given: Mapping[int, bytes] = {}
     """What it reads from descriptors of these numbers. A sandbox needs it."""
+    opened: Mapping[int, str] = {}
+    """Files and folders that a sandbox shows, by the numbers of their descriptors. No link on the way is followed."""
     covered: tuple[str, ...] = ()
     """Files that a sandbox mounts something on. Where one is gone by then, it makes an empty one, which is removed
     when the tree has ended."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -65,6 +65,7 @@ _TEMPORARY = "/tmp"
 _FIRST_FD = 100
 """Above the descriptors that tools pass."""
 _NULL = "/dev/null"
+_BY_DESCRIPTOR = {"--bind": "--bind-fd", "--ro-bind": "--ro-bind-fd", "--ro-bind-try": "--ro-bind-fd"}
 
 
 class Bubblewrap:
@@ -95,12 +96,14 @@ class Bubblewrap:
         """
         number = max((_FIRST_FD, *(fd + 1 for fd in launch.pass_fds)))
         fence = _as_it_is(fence)
-        mounts = [*self._system, *_mounts(fence), "--remount-ro", "/", "--chdir", launch.cwd]
+        shown, opened = _by_descriptor([*_mounts(fence)], fence.writable, number + 2)
+        mounts = [*self._system, *shown, "--remount-ro", "/", "--chdir", launch.cwd]
         arguments = [*_identity(), *_NAMESPACES, "--seccomp", str(number + 1), *mounts]
         return replace(
             launch,
             argv=(self._program, "--args", str(number), "--", *launch.argv),
             given={number: os.fsencode("\0".join([*arguments, ""])), number + 1: self._filter},
+            opened=opened,
             covered=fence.masked,
             env={**launch.env, "TMPDIR": _TEMPORARY},
             limits={
@@ -161,8 +164,10 @@ def _as_it_is(fence: Fence) -> Fence:
         SandboxUnavailable: it has too many places.
     """
     there = [path for path in map(os.path.realpath, fence.masked) if os.access(path, os.F_OK)]
-    masked, writable, readable = (_outside(there, each) for each in (there, fence.writable, fence.readable))
-    protected = _outside(there, filter(os.path.lexists, fence.protected))
+    masked, writable = (_outside(there, each) for each in (there, fence.writable))
+    readable, protected = (
+        _outside(there, filter(os.path.lexists, each)) for each in (fence.readable, fence.protected)
+    )
     found = replace(fence, masked=masked, protected=protected, writable=writable, readable=readable)
     places = len(found.masked) + len(found.protected) + len(_pinned(found))
     if places > MAX_PLACES:
@@ -190,6 +195,25 @@ def _outside(masked: Iterable[str], paths: Iterable[str]) -> tuple[str, ...]:
     """Return the paths that lie in nothing masked: there, nothing can be mounted or seen."""
     hidden = {*masked}
     return tuple(path for path in dict.fromkeys(paths) if hidden.isdisjoint(map(str, Path(path).parents)))
+
+
+def _by_descriptor(
+    arguments: Sequence[str], writable: Collection[str], first: int
+) -> tuple[list[str], dict[int, str]]:
+    """Return the arguments with descriptors for what lies in a writable folder, and what to open for them.
+
+    `bwrap` follows links. A program that another command has started may swap a folder for a link in this moment, and
+    would see, and change, what the link leads to.
+    """
+    opened = dict[int, str]()
+    changed = [*arguments]
+    for at, word in enumerate(arguments):
+        path = arguments[at + 1] if word in _BY_DESCRIPTOR else ""
+        if any(path == root or path.startswith(f"{root.rstrip('/')}/") for root in writable):
+            number = first + len(opened)
+            opened[number] = path
+            changed[at : at + 2] = _BY_DESCRIPTOR[word], str(number)
+    return changed, opened
 
 
 def _pinned(fence: Fence) -> Collection[str]:

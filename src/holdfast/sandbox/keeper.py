@@ -36,6 +36,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable
+from stat import S_ISLNK
 from typing import Any, NamedTuple, NoReturn
 
 VARIABLE = "HOLDFAST_CALL"
@@ -324,8 +325,10 @@ def _started(request: dict[str, Any], fds: list[int]) -> int:
     """
     import fcntl
 
+    _limit(request["limits"])
     others = [*([0] if request["has_stdin"] else []), *([2] if request["has_stderr"] else [])]
     given = {int(number): _file_with(bytes.fromhex(content)) for number, content in request["given"].items()}
+    given |= {int(number): _opened(path) for number, path in request["opened"].items()}
     targets = [1, *others, *request["pass_fds"], *given]
     actions: list[Any] = []
     for fd, target in zip([*fds, *given.values()], targets, strict=True):
@@ -337,7 +340,6 @@ def _started(request: dict[str, Any], fds: list[int]) -> int:
         actions.append((os.POSIX_SPAWN_DUP2, 1, 2))
     if not request["has_stdin"]:
         actions.append((os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0))
-    _limit(request["limits"])
     os.chdir(request["cwd"])
     if time.clock_gettime_ns(_UPTIME) // 1_000_000 >= request["until_ms"]:
         raise _TooLate
@@ -357,6 +359,25 @@ def _file_with(content: bytes) -> int:
     fd = os.memfd_create("given", os.MFD_CLOEXEC)
     os.write(fd, content)
     os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def _opened(path: str) -> int:
+    """Return a descriptor of what lies at an absolute path, to mount it.
+
+    A program of an earlier command may swap a folder for a link at any moment. Mounted by its path, the link would
+    show what it leads to.
+
+    Raises:
+        OSError: it is gone, or a part of the path is a link.
+    """
+    fd = os.open("/", os.O_PATH | os.O_CLOEXEC)
+    for name in path.split("/")[1:]:
+        above = fd
+        fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+        os.close(above)
+    if S_ISLNK(os.fstat(fd).st_mode):
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
     return fd
 
 

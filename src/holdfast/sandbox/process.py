@@ -200,6 +200,7 @@ class _Tree:
             "has_stderr": launch.stderr_fd != WITH_OUTPUT,
             "pass_fds": launch.pass_fds,
             "given": {number: content.hex() for number, content in launch.given.items()},
+            "opened": dict(launch.opened),
             "limits": dict(launch.limits),
             "covered": launch.covered,
         }
