@@ -58,6 +58,8 @@ def test_no_command_writes_a_configuration_of_git(text: str) -> None:
         ("git show HEAD:.env", {"read HEAD:.env", "read .env"}),
         ("git diff -- a", {"read a"}),
         ("git archive -o out HEAD", {"write out", "read HEAD"}),
+        ("git worktree add ../there", {"write ../there"}),
+        ("git worktree add -b feature --lock ../there main", {"write ../there"}),
         ("git -C sub log a", {"read sub", "read sub/a"}),
         ("git blame --contents=b a", {"read b", "read a"}),
     ],

@@ -188,7 +188,15 @@ _LISTING: Mapping[str, Mapping[str, Program]] = {
         "get-url": Program(operands="text*", plain="--push --all"),
     },
     "reflog": {"": _LOG, "show": _LOG},
-    "worktree": {"list": Program(operands="", plain="-v -z --porcelain --verbose")},
+    "worktree": {
+        "list": Program(operands="", plain="-v -z --porcelain --verbose"),
+        "add": Program(
+            operands="make text",
+            plain="-b= -B= -d -f -q --detach --force --checkout --no-checkout --guess-remote --no-guess-remote "
+            "--track --no-track --lock --reason= --orphan --quiet",
+            risk="checks out another branch",
+        ),
+    },
     "notes": {"list": Program(operands="text*"), "show": Program(operands="text*")},
 }
 """Subcommands that only read if they begin with one of these words; empty: with no word."""
