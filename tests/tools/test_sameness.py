@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from holdfast.sandbox.process import Processes
 from holdfast.tools.background import Background
 from holdfast.tools.fencing import Fences
 from holdfast.tools.own import OwnPlaces
-from holdfast.tools.sameness import is_answer, likeness_of
+from holdfast.tools.sameness import PARSED_CHARS, is_answer, likeness_of
 from holdfast.tools.search import Grep
 from holdfast.tools.shell import Shell
 
@@ -111,3 +112,16 @@ def test_a_search_is_compared_by_where_it_searches(tmp_path: Path) -> None:
 )
 def test_an_exit_code_that_is_an_answer_is_no_failure(command: str, exit_code: int, is_so: bool) -> None:
     assert is_answer(command, exit_code) == is_so
+
+
+def test_a_command_that_may_run_in_hundreds_of_folders_is_not_looked_through_in_each() -> None:
+    command = "".join(f"cd d{number}; cat f; " for number in range(230))
+    looked: list[object] = []
+    sys.setprofile(lambda *_: looked.append(None))
+    try:
+        likeness = likeness_of(SHELL, {"command": command}, "/w")
+    finally:
+        sys.setprofile(None)
+    assert len(command) < PARSED_CHARS
+    assert not likeness.only_looks
+    assert len(looked) < 500_000

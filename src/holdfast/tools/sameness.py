@@ -12,6 +12,7 @@ import hashlib
 import os.path
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -27,6 +28,8 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 PARSED_CHARS = 4_000
 """A longer command is compared as it is."""
 _WORDS = 50
+_MOST_PATHS = 2_000
+"""A word counts once for each folder in which it may be read. A command with more is not one that only looks."""
 
 _SEARCHES = frozenset({"grep", "egrep", "fgrep", "rg", "ag", "ack", "find", "fd", "fdfind", "locate"})
 _COMPARES = frozenset({"diff", "cmp", "test", "["})
@@ -127,7 +130,10 @@ def _only_looks(command: Command) -> bool:
                 return False
         elif program not in _LOOKS or not _FIND_WRITES.isdisjoint(words):
             return False
-    return all(word.access == "read" or word.text in _NOWHERE for word in words_of(command))
+    paths = [*islice(words_of(command), _MOST_PATHS + 1)]
+    if len(paths) > _MOST_PATHS:
+        return False
+    return all(path.access == "read" or path.text in _NOWHERE for path in paths)
 
 
 def _places(command: Command, workspace: str) -> Iterator[str]:
