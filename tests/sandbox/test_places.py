@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.errors import SandboxUnavailable
 from holdfast.protocol.fence import Launch
@@ -157,3 +158,18 @@ async def test_no_place_inside_can_be_filled_without_limit(
     assert works == "works"
     assert places
     assert {place.split()[1] for place in places} == {str(1 << 20)}, places
+
+
+@pytest.mark.requirement("L2")
+async def test_where_a_folder_vanishes_right_before_the_start_nothing_runs_and_the_reason_is_told(
+    backends: Callable[..., Processes], workspace: Path
+) -> None:
+    def vanish() -> int:
+        shutil.rmtree(workspace / "conf")
+        return never_over()
+
+    call = replace(launched(workspace, "touch made"), check=vanish)
+    with pytest.raises(SandboxUnavailable) as told:
+        await ran(backends(workspace.parent, ":"), call)
+    assert "changed while its sandbox was made" in str(told.value)
+    assert not (workspace / "made").exists()

@@ -328,7 +328,10 @@ def _started(request: dict[str, Any], fds: list[int]) -> int:
     _limit(request["limits"])
     others = [*([0] if request["has_stdin"] else []), *([2] if request["has_stderr"] else [])]
     given = {int(number): _file_with(bytes.fromhex(content)) for number, content in request["given"].items()}
-    given |= {int(number): _opened(path) for number, path in request["opened"].items()}
+    try:
+        given |= {int(number): _opened(path) for number, path in request["opened"].items()}
+    except OSError as error:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE)) from error
     targets = [1, *others, *request["pass_fds"], *given]
     actions: list[Any] = []
     for fd, target in zip([*fds, *given.values()], targets, strict=True):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 import contextlib
+import errno
 import json
 import os
 import signal
@@ -30,6 +31,9 @@ from holdfast.sandbox import keeper
 
 _NO_SANDBOX = "This session runs its commands in a sandbox, and this process has none."
 _NO_SANDBOX_HINT = "Set [sandbox] mode as it was when the session began, and run `holdfast doctor`."
+_CHANGED = (
+    "The command did not run: the workspace changed while its sandbox was made. It can be called again."
+)
 _CLEAN_NAMES = ("PATH", "HOME", "LANG", "TERM", "TMPDIR", "TZ", "USER", "LOGNAME", "SHELL")
 _CHUNK_BYTES = 1 << 16
 _PATIENCE_S = 2.0
@@ -71,7 +75,7 @@ class Processes:
         Raises:
             OSError: it could not be started (no such program, no such folder, no more processes).
             Lapsed: the launch's check failed, and nothing was started.
-            SandboxUnavailable: it has a fence, and nothing here keeps it inside.
+            SandboxUnavailable: it has a fence, and nothing here keeps it inside, or what it would be shown is gone.
             asyncio.CancelledError: the call was cancelled. The tree is gone within a second.
         """
         if launch.fence is not None:
@@ -218,10 +222,13 @@ class _Tree:
         Raises:
             OSError: it could not be started.
             Lapsed: it was too late to start it.
+            SandboxUnavailable: something that it would be shown is gone.
         """
         await self._has_spoken.wait()
         if self._word == "late":
             raise Lapsed("The lease lapsed before the program could be started.")
+        if self._word == "failed" and self._number == errno.ESTALE:
+            raise SandboxUnavailable(_CHANGED)
         if self._word == "failed":
             raise OSError(self._number, os.strerror(self._number))
 
