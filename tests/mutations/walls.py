@@ -38,6 +38,34 @@ WALLS = (
         "parent in writable)",
         _INSIDE,
     ),
+    Mutation(
+        "a secret file that vanished is made",
+        _ARGV,
+        " if os.access(path, os.F_OK)]",
+        "]",
+        _PLACES,
+    ),
+    Mutation(
+        "a secret file that vanishes while the sandbox starts is left as an empty one",
+        "sandbox/keeper.py",
+        "for path in filter(_is_blank, unmade):",
+        "for path in ():",
+        _PLACES,
+    ),
+    Mutation(
+        "an empty secret file of the user is removed",
+        "sandbox/keeper.py",
+        " if not _is_blank(path)]",
+        "]",
+        _PLACES,
+    ),
+    Mutation(
+        "files in /dev/shm take half of the memory",
+        _ARGV,
+        '"--size", _PRIVATE_BYTES, "--tmpfs", "/dev/shm"',
+        '"--tmpfs", "/dev/shm"',
+        _PLACES,
+    ),
     Mutation("root reads the file of passwords", _ARGV, '"etc/shadow*", ', "", _INSIDE),
     Mutation(
         "root changes settings of the kernel", _ARGV, '_KERNEL = ("/proc/sys", ', "_KERNEL = (", _INSIDE
