@@ -6,6 +6,7 @@ import os
 import resource
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,8 @@ def ended(machine: Machine, *arguments: str, stdin: str = os.devnull, **environ:
         Path(stdin).open("rb") as given,
         nursery.start(arguments, text=True, stdin=given, **pipes, **options) as process,
     ):
-        resource.prlimit(process.pid, resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))  # it has only begun
+        with suppress(ProcessLookupError):  # it has only begun, unless this machine is busy and it is over
+            resource.prlimit(process.pid, resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
         out, err = process.communicate(timeout=PATIENCE_S)
     assert "Traceback" not in err
     return Finished(process.returncode, out, err)

@@ -63,6 +63,8 @@ def mentioned(step: Step, is_taken: bool) -> Iterator[tuple[str, Literal["read",
     documents = [each.target.text for each in command.redirections if each.operator.startswith("<<")]
     if not (is_unread or prints or uses.inner or uses.scripts or program in _TAKES_TEXT):
         documents = []
+    if not (texts or documents):
+        return
     for text in dict.fromkeys(chain(texts, documents)):
         whole = pieces_of(text)
         is_code = text in documents or bool(_IS_CODE.search(text))

@@ -29,6 +29,7 @@ _FOLDER_OPTIONS = {"tar": ("-C", "--directory"), "unzip": ("-d",)}
 _WORD = re.compile(r"\w+")
 _DOTS = frozenset({"dotglob", "GLOBIGNORE", "globdots", "glob_dots"})
 """Options and variables of shells that let wildcards match a leading dot."""
+_SETTERS = frozenset({"shopt", "setopt"})
 _DEEP_SHELLS = frozenset({"zsh", "fish", "ksh"})
 """Shells in which `**` also stands for folders at any depth."""
 _UNKNOWN_PART = re.compile(r"\$(?:\([^)]*\)|\{[^}]*\}|\w+|[@*#?$!-])|`[^`]*`")
@@ -63,8 +64,11 @@ class PathWord(NamedTuple):
 
 def words_of(command: Command) -> Iterator[PathWord]:
     """Return every word that may be a path, with its access. A word may appear several times."""
-    named, run = takers(command.simple)
-    everywhere = _folders(command)
+    # Without pipelines nobody reads what another command prints.
+    is_piped = any(step.command.pipes for step in command.simple)
+    named, run = takers(command.simple) if is_piped else (set[int](), set[int]())
+    is_lost = not all(step.command.is_folder_known for step in command.simple)
+    everywhere = _folders(command) if is_lost else ()
     wild = _wild(command)
     follows_links = any(use.deep == "links" for step in command.simple for use in step.uses.files)
     for step in command.simple:
@@ -104,13 +108,14 @@ def _folders(command: Command) -> tuple[str, ...]:
 
 def _wild(command: Command) -> Depth | None:
     """Return how wildcards match more than usually: also names with a leading dot, in folders below, or both."""
-    names = {program_of(step.command) for step in command.simple}
-    has_dots = not _DOTS.isdisjoint(_WORD.findall(command.text)) or any(
-        program_of(step.command) in ("shopt", "setopt")
-        and not all(word.is_known for word in step.command.words)
-        for step in command.simple
-    )
-    is_deep = "globstar" in command.text or not _DEEP_SHELLS.isdisjoint(names)
+    text, names = command.text, {program_of(step.command) for step in command.simple}
+    has_dots = True in [word in text for word in _DOTS] and not _DOTS.isdisjoint(_WORD.findall(text))
+    if not (has_dots or names.isdisjoint(_SETTERS)):
+        has_dots = any(
+            program_of(step.command) in _SETTERS and not all(word.is_known for word in step.command.words)
+            for step in command.simple
+        )
+    is_deep = "globstar" in text or not _DEEP_SHELLS.isdisjoint(names)
     if has_dots:
         return "all" if is_deep else ""
     return "visible" if is_deep else None
