@@ -93,8 +93,9 @@ class Keyboard:
         try:
             if self._is_simple:
                 self.forget()
-                write(prompt)
+                # Before the question, because it may be suspended at once.
                 with self._continued(lambda: write(prompt)):
+                    write(prompt)
                     line = await self.line()
             else:
                 line = await self._line_or_escape(prompt)
@@ -112,7 +113,6 @@ class Keyboard:
             self._fd
         )  # before the prompt: a Ctrl-D that comes while lines are read is lost by the change
         self.forget()
-        write(prompt)
         decoder, line = codecs.getincrementaldecoder("utf-8")("replace"), ""
 
         def draw() -> None:
@@ -121,6 +121,7 @@ class Keyboard:
 
         try:
             with self._continued(draw):
+                write(prompt)
                 while True:
                     await self._readable()
                     pressed = self._read()
