@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.core.state import State
+from holdfast.protocol.approvals import ApprovalResolved
 from holdfast.protocol.events import (
     Attached,
     ContextCompacted,
@@ -32,7 +33,7 @@ from holdfast.views.story import story
 from holdfast.views.tables import call_lines, call_rows, cost_lines, request_lines, request_rows
 from holdfast.views.timeline import timeline_lines, timeline_rows
 from holdfast.views.transcript import transcript_lines
-from tests.views.journals import STARTED, Book, a_finished_run, answer, said
+from tests.views.journals import STARTED, Book, a_finished_run, a_waiting_run, answer, said
 
 
 def plain(lines: Any) -> str:
@@ -50,6 +51,15 @@ def test_a_wait_overnight_does_not_squeeze_the_picture() -> None:
     assert any("idle for 8h 00m" in line for line in lines)
     bars = [line.count("█") for line in lines if line.startswith("turn")]
     assert min(bars) >= 2, lines
+
+
+def test_a_call_that_is_allowed_waits_until_it_starts() -> None:
+    book = a_waiting_run("S")
+    book.add(ApprovalResolved("S-1", "approve", "cli:ann"))
+    records = [Record("S", seq, seq, 1, Trigger("command", "c"), e) for seq, e in enumerate(book.events, 1)]
+    (row,) = call_rows(story(records))
+    assert row["status"] == "waiting"
+    assert "ann" in row["decision"]
 
 
 @pytest.mark.requirement("L8")

@@ -12,6 +12,10 @@ import msgspec
 
 Backend = Literal["bubblewrap", "unsafe"]
 
+MEMORY_BYTES = 2 << 30
+"""The limit of memory by default."""
+FILE_BYTES = 2 << 30
+"""The limit of a file by default."""
 NO_INPUT = -3
 """As `stdin_fd`: nothing to read. The same number as in `subprocess`."""
 WITH_OUTPUT = -2
@@ -37,9 +41,9 @@ class Fence(msgspec.Struct, frozen=True, omit_defaults=True):
     """Files and folders within these that cannot be read."""
     protected: tuple[str, ...] = ()
     """Files and folders within these that cannot be changed, renamed or replaced."""
-    memory_bytes: int = 2 << 30
+    memory_bytes: int = MEMORY_BYTES
     """The data of each process."""
-    file_bytes: int = 2 << 30
+    file_bytes: int = FILE_BYTES
     """The longest file that it may write."""
 
 

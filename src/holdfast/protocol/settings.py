@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import fields, replace
 
 from holdfast.protocol.allowed import EVERYWHERE
-from holdfast.protocol.fence import Backend
+from holdfast.protocol.fence import FILE_BYTES, MEMORY_BYTES, Backend
 from holdfast.protocol.hooks import Hook
 from holdfast.protocol.limits import DEFAULT_MAX_OUTPUT_TOKENS, Limits, ModelFacts
 from holdfast.protocol.notify import NotifyAbout
@@ -69,9 +69,9 @@ class Walls(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     backend: Backend = "unsafe"
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
-    memory_bytes: int = 2 << 30
+    memory_bytes: int = MEMORY_BYTES
     """The data of each process."""
-    file_bytes: int = 2 << 30
+    file_bytes: int = FILE_BYTES
     """The longest file that a command may write."""
 
 

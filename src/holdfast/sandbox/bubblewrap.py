@@ -19,6 +19,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from holdfast.errors import SandboxUnavailable
+from holdfast.policy.paths import is_inside
 from holdfast.protocol.fence import Fence, Finding, Launch
 from holdfast.sandbox import seccomp
 from holdfast.sandbox.probing import attempt
@@ -209,7 +210,7 @@ def _by_descriptor(
     changed = [*arguments]
     for at, word in enumerate(arguments):
         path = arguments[at + 1] if word in _BY_DESCRIPTOR else ""
-        if any(path == root or path.startswith(f"{root.rstrip('/')}/") for root in writable):
+        if any(is_inside(root, path) for root in writable):
             number = first + len(opened)
             opened[number] = path
             changed[at : at + 2] = _BY_DESCRIPTOR[word], str(number)

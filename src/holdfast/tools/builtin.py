@@ -76,8 +76,7 @@ def make_tools(
         UsageError: a name is taken, or not every provider accepts it.
     """
     background, places = Background(Processes(rooms.sandbox)), own_places(own)
-    fences = Fences(places, str(Path.home()))
-    registry = Registry([*built_in(background, places, rooms, web, fences), *extra_tools])
+    registry = Registry([*built_in(background, places, rooms, web), *extra_tools])
     gates = with_hooks(gates_of(secret_in, places, secret_files, digest_of(rooms.images)), hooks)
     capabilities = [rooms.journals] if rooms.journals else []
     return Dispatcher(registry, background, gates, Surveyor(places), capabilities)
@@ -88,7 +87,6 @@ def built_in(
     own: OwnPlaces,
     rooms: Rooms = Rooms(),  # noqa: B008 - it is frozen
     web: Web | None = None,
-    fences: Fences | None = None,
 ) -> tuple[Tool, ...]:
     """The built-in tools in the order in which the model sees them."""
     processes, images, journals = background.processes, rooms.images, rooms.journals
@@ -101,7 +99,7 @@ def built_in(
         ListDir(own),
         Glob(own),
         Grep(processes, own),
-        Shell(background, fences or Fences(own, str(Path.home()))),
+        Shell(background, Fences(own, str(Path.home()))),
         ProcessOutput(background),
         ProcessStop(background),
         AskUser(),

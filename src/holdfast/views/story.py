@@ -292,11 +292,17 @@ def _change(before: ModelCallStarted | None, started: ModelCallStarted, why: Seq
     return "the last pass has no tools" if is_one_last else "another form of the same prompt"
 
 
+def _never_ran(call: Call | None) -> dict[str, object]:
+    """Return what changes when a call that was put aside is decided on: it has ended and waits, so it never runs, and
+    the model makes it again.
+    """
+    is_aside = call is not None and call.status == "waiting" and call.ended_ms > 0
+    return {"status": "asked"} if is_aside else {}
+
+
 def _calls(numbered: Iterable[tuple[int, Record]]) -> tuple[Call, ...]:
     calls: dict[str, Call] = {}
     asked: dict[str, str] = {}
-    aside = set[str]()
-    """The calls that were put aside. None of them ever runs: the model makes it again."""
     alive_ms: dict[int, int] = {}
     epochs: dict[str, int] = {}
     taint = CLEAN
@@ -330,8 +336,6 @@ def _calls(numbered: Iterable[tuple[int, Record]]) -> tuple[Call, ...]:
                 change(started.call_id, status="open", attempts=started.attempt)
                 epochs[started.call_id] = started.epoch
             case ToolCallFinished(call_id=call_id, result=result):
-                if result.status == "deferred":
-                    aside.add(call_id)
                 status = "waiting" if result.status == "deferred" else result.status
                 change(call_id, ended_ms=at_ms, status=status, text=result.text)
                 change(call_id, duration_ms=result.duration_ms if call_id in epochs else None)
@@ -349,8 +353,7 @@ def _calls(numbered: Iterable[tuple[int, Record]]) -> tuple[Call, ...]:
                 change(call_id, status="waiting")
             case ApprovalResolved(approval_id=approval_id, decision=decision, by=by):
                 call_id = asked.get(approval_id, "")
-                never_ran = {"status": "asked"} if call_id in aside else {}
-                change(call_id, decision=decided(decision, by), **never_ran)
+                change(call_id, decision=decided(decision, by), **_never_ran(calls.get(call_id)))
     return _with_repeats(calls.values())
 
 
