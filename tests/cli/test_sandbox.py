@@ -47,6 +47,9 @@ def test_a_command_runs_inside_and_the_person_reads_what_that_does_not_stop(cli:
     assert BAIT not in text
     assert "[exit code 127; commands run in a sandbox without network" in text
     assert (cli.workspace / "a.txt").read_text() == "written\n"
+    (row,) = rows(cli, "show", "last", "--tools")
+    assert (row["walled"]["backend"], len(row["walled"]["digest"])) == ("bubblewrap", 64)
+    assert "bubblewrap" in cli("show", "last").out
 
 
 @pytest.mark.requirement("L2")

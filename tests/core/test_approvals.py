@@ -7,12 +7,13 @@ import pytest
 
 from holdfast.core.approvals import EXPIRED, NO_ANSWER, NOBODY_HERE, UNANSWERED
 from holdfast.core.causes import Commanded
-from holdfast.core.state import Permission, phase
+from holdfast.core.state import Permission, Started, phase
 from holdfast.core.summary import summary
 from holdfast.core.wanted import Admit, PrepareRequest, Wait, wanted
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import SCOPES, Command, Pause, Principal, Resolve, Send, Stop
 from holdfast.protocol.failures import Failure
+from holdfast.protocol.fence import Walled
 from holdfast.protocol.tools import Asked, Bound, CallResult, Decision, Refused, bound
 from tests.core.stories import (
     HEAD,
@@ -193,6 +194,21 @@ def test_a_permission_is_used_once_also_when_the_call_is_run_again_after_a_crash
     events = story.admitted("t1.c1", on_interrupt="rerun")
     assert kinds(events) == ["ToolCallAdmitted", "ToolCallStarted"]
     assert only(e.ToolCallStarted, events).attempt == 2
+
+
+@pytest.mark.requirement("L2")
+def test_the_intent_of_each_attempt_records_its_own_sandbox() -> None:
+    story = asking()
+    story.resolve("approve")
+    first, second = Walled("bubblewrap", "a" * 64), Walled("bubblewrap", "b" * 64)
+    assert (
+        only(e.ToolCallStarted, story.admitted("t1.c1", on_interrupt="rerun", walled=first)).walled == first
+    )
+    story.attach()
+    assert only(e.ToolCallStarted, story.admitted("t1.c1", walled=second)).walled == second
+    (call,) = story.state.turn.calls
+    assert isinstance(call.stage, Started)
+    assert call.stage.attempt.walled == second
 
 
 @pytest.mark.requirement("H5")

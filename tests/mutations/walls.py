@@ -10,6 +10,7 @@ _FENCES = "tests/tools/test_fencing.py"
 _CLI = "tests/cli/test_sandbox.py"
 _PLACES = "tests/sandbox/test_places.py"
 _ARGV = "sandbox/bubblewrap.py"
+_BUILDS = "tools/fencing.py"
 
 WALLS = (
     Mutation("a command keeps the network", _ARGV, '"--unshare-net", ', "", _INSIDE),
@@ -157,7 +158,21 @@ WALLS = (
         "if not word else",
         _INSIDE,
     ),
-    Mutation("the shell forgets its fence", "tools/shell.py", "replace(launch, fence=fence)", "launch", _CLI),
+    Mutation("the shell forgets its fence", _BUILDS, "replace(launch, fence=fence)", "launch", _CLI),
+    Mutation(
+        "a call runs in another fence than its intent records",
+        _BUILDS,
+        "if context.walled is not None and",
+        "if context.walled is None and",
+        _FENCES,
+    ),
+    Mutation(
+        "a process with a sandbox runs commands of a run without one outside",
+        _BUILDS,
+        'walls.backend if walls.backend != "unsafe" else self._backend',
+        "walls.backend",
+        _FENCES,
+    ),
     Mutation(
         "a run begins without the sandbox that was asked for",
         "app.py",

@@ -7,13 +7,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from holdfast.protocol.fence import Fence
-from holdfast.protocol.settings import Walls
+from holdfast.protocol.fence import Backend, Fence, Launch, Walled
+from holdfast.protocol.ports import CallContext
+from holdfast.protocol.settings import Policy, Walls
+from holdfast.testing.clock import never_over
 from holdfast.tools import fencing
+from holdfast.tools.background import Background
 from holdfast.tools.blocking import Refused
 from holdfast.tools.fencing import Fences
+from holdfast.tools.files import ReadFile
 from holdfast.tools.own import OwnPlaces
+from holdfast.tools.shell import Shell
 
 WALLS = Walls("bubblewrap")
 
@@ -253,3 +259,57 @@ def test_the_limits_of_the_configuration_are_those_of_the_fence(fences: Fences, 
     walls = Walls("bubblewrap", memory_bytes=1 << 28, file_bytes=1 << 21)
     fence = fences.fence(str(workspace), walls)
     assert (fence.memory_bytes, fence.file_bytes) == (1 << 28, 1 << 21)
+
+
+# --- what a call's intent records ---------------------------------------------------------------
+
+
+def context(workspace: Path, walls: Walls, walled: Walled | None = None) -> CallContext:
+    return CallContext(
+        session="s", call_id="t1.c1", key="s:t1.c1", workspace=str(workspace), timeout_s=60.0, idle_s=60.0,
+        on_output=lambda _: None, check=never_over, policy=Policy(walls=walls), walled=walled,
+    )  # fmt: skip
+
+
+LAUNCH = Launch(("true",), "/", "s:t1.c1", {}, 60.0, 60.0, never_over)
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize(("walls", "process"), [(WALLS, "unsafe"), (Walls(), "bubblewrap")])
+async def test_a_call_runs_in_the_fence_that_its_intent_records_if_the_run_or_the_process_has_a_sandbox(
+    tmp_path: Path, workspace: Path, walls: Walls, process: Backend
+) -> None:
+    fences = Fences(OwnPlaces(), str(tmp_path / "home"), process)
+    shell = Shell(Background(), fences)
+    walled = await fences.recorded(shell, str(workspace), walls)
+    assert walled is not None
+    assert walled.backend == "bubblewrap"
+    touch(workspace / ".env")  # what is masked is looked up at the start
+    launch = await fences.around(LAUNCH, context(workspace, walls, walled))
+    assert launch.fence is not None
+    assert launch.fence.masked == (str(workspace / ".env"),)
+    assert await fences.recorded(ReadFile(OwnPlaces()), str(workspace), walls) is None
+
+
+@pytest.mark.requirement("L2")
+async def test_a_call_does_not_run_in_another_fence_than_its_intent_records(
+    fences: Fences, workspace: Path, tmp_path: Path
+) -> None:
+    shown, other = tmp_path / "shown", tmp_path / "other"
+    other.mkdir()
+    (tmp_path / "link").symlink_to(shown)
+    walls = replace(WALLS, write=(str(tmp_path / "link"),))
+    walled = await fences.recorded(Shell(Background(), fences), str(workspace), walls)
+    (tmp_path / "link").unlink()
+    (tmp_path / "link").symlink_to(other)
+    with pytest.raises(Refused, match="have changed since the call was allowed"):
+        await fences.around(LAUNCH, context(workspace, walls, walled))
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize("name", ["home", ".", "/"], ids=["the home", "what holds the home", "everything"])
+async def test_a_command_in_a_workspace_that_holds_the_home_is_refused_before_anybody_is_asked(
+    fences: Fences, tmp_path: Path, name: str
+) -> None:
+    with pytest.raises(Refused, match="No command runs in a sandbox in this workspace"):
+        await fences.recorded(Shell(Background(), fences), os.path.realpath(tmp_path / name), WALLS)

@@ -15,6 +15,7 @@ from holdfast.protocol.settings import changed
 from holdfast.protocol.tools import Allowed, Asked, Decision, Refused, Resource
 from holdfast.tools.background import Background
 from holdfast.tools.dispatcher import Dispatcher
+from holdfast.tools.fencing import Fences
 from holdfast.tools.files import ReadFile, WriteFile
 from holdfast.tools.gates import Case, Gate, Verdict, gates_of, refused
 from holdfast.tools.own import OwnPlaces
@@ -42,6 +43,7 @@ async def gated(tmp_path: Path) -> AsyncIterator[GatedBench]:
                 Background(),
                 (*before, gate, approval),
                 Surveyor(OwnPlaces()),
+                Fences(OwnPlaces(), "/"),
             ),
         )
         bench.settings = changed(bench.settings, **settings)

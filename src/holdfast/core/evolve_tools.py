@@ -84,7 +84,13 @@ def _started(state: State, event: e.ToolCallStarted) -> State:
     if run is not None:
         run = replace(run, totals=replace(run.totals, tool_calls=run.totals.tool_calls + 1))
     attempt = ToolAttempt(
-        event.attempt, event.epoch, event.effect, event.on_interrupt, event.timeout_s, event.expects
+        event.attempt,
+        event.epoch,
+        event.effect,
+        event.on_interrupt,
+        event.timeout_s,
+        event.expects,
+        event.walled,
     )
     call = call_of(state, event.call_id)
     arguments = {}

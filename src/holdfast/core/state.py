@@ -24,6 +24,7 @@ from holdfast.core.totals import Totals
 from holdfast.protocol.commands import NOBODY, Principal
 from holdfast.protocol.events import RunStatus
 from holdfast.protocol.evidence import ANY_CALL, Likeness
+from holdfast.protocol.fence import Walled
 from holdfast.protocol.grants import Grant
 from holdfast.protocol.kinds import NO_KINDS, Kinds
 from holdfast.protocol.limits import ModelFacts
@@ -210,6 +211,7 @@ class ToolAttempt(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     on_interrupt: OnInterrupt
     timeout_s: float
     expects: Expectation | None = None
+    walled: Walled | None = None
 
 
 class Permission(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -125,6 +125,7 @@ def _start(draft: Draft, call: Call, allowed: Allowed) -> None:
             arguments="" if _means_the_same(call.arguments, allowed.arguments) else allowed.arguments,
             expects=allowed.expects,
             likeness=allowed.likeness,
+            walled=allowed.walled,
         )
     )
 

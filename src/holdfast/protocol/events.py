@@ -21,6 +21,7 @@ from holdfast.protocol.compaction import ContextCompacted as ContextCompacted
 from holdfast.protocol.compaction import ViewPart as ViewPart
 from holdfast.protocol.evidence import ANY_CALL, Likeness
 from holdfast.protocol.failures import Failure
+from holdfast.protocol.fence import Walled
 from holdfast.protocol.files import FilesRestored as FilesRestored
 from holdfast.protocol.files import FilesRestoring as FilesRestoring
 from holdfast.protocol.grants import GrantMade as GrantMade
@@ -400,6 +401,8 @@ class ToolCallStarted(msgspec.Struct, frozen=True, omit_defaults=True, gc=False)
     is_masked: bool = False
     """The arguments are a masked copy: what ran is what the model wrote."""
     likeness: Likeness = ANY_CALL
+    walled: Walled | None = None
+    """The sandbox of the programs that it starts; None: it starts none of others, or they run in none."""
 
 
 class ToolCallFinished(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -6,9 +6,11 @@ How a sandbox keeps a process inside its fence does not belong here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from hashlib import sha256
 from typing import Literal, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 Backend = Literal["bubblewrap", "unsafe"]
 
@@ -45,6 +47,20 @@ class Fence(msgspec.Struct, frozen=True, omit_defaults=True):
     """The data of each process."""
     file_bytes: int = FILE_BYTES
     """The longest file that it may write."""
+
+    def digest(self) -> str:
+        """Return the hash of its rules. What is masked and protected within them is looked up right before the
+        start, and only takes away.
+        """
+        return sha256(msgspec.json.encode(replace(self, masked=(), protected=()))).hexdigest()
+
+
+class Walled(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """In which sandbox a call ran, as its intent records it."""
+
+    backend: Backend
+    digest: str
+    """The hash of the fence's rules."""
 
 
 class Launch(msgspec.Struct, frozen=True):
@@ -95,6 +111,8 @@ class Finding(msgspec.Struct, frozen=True):
 
 class Sandbox(Protocol):
     """Keeps processes inside their fences."""
+
+    backend: Backend
 
     async def probe(self) -> Finding:
         """Find out whether it keeps anything out on this machine: run a program inside that tries. This takes

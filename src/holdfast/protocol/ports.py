@@ -13,6 +13,7 @@ import msgspec
 
 from holdfast.protocol.codec import Selected, StoredRecord
 from holdfast.protocol.commands import NOBODY, Principal
+from holdfast.protocol.fence import Walled
 from holdfast.protocol.grants import Grant
 from holdfast.protocol.hooks import Hook, HookAnswer, Occasion
 from holdfast.protocol.limits import ModelFacts
@@ -289,8 +290,7 @@ class Wire(Protocol):
     name: str
     keeps_tools: bool
     """Whether the last pass still lists the tools, and its tail forbids calls. Otherwise `base` gets no tools for it.
-    Such a wire gets `is_last_pass` only if `base` had tools.
-    """
+    Such a wire gets `is_last_pass` only if `base` had tools."""
 
     def base(self, facts: ModelFacts, system: str, tools: Sequence[ToolSpec]) -> bytes:
         """Return the body before the first message: up to the opening bracket of the list, or up to the comma after a
@@ -333,9 +333,8 @@ class ModelAttempt(msgspec.Struct, frozen=True):
     idle_s: float
     """The longest silence before the attempt fails."""
     outcomes: int
-    """The number of model calls for the same purpose with an outcome in the session's journal: responses and
-    recorded failures. A scripted model uses it to select its line.
-    """
+    """How many model calls for the same purpose have an outcome in the session's journal, by which a scripted model
+    selects its line."""
     on_delta: OnDelta
     """Shows what arrives, as it arrives."""
     on_cut: OnCut
@@ -386,13 +385,14 @@ class CallContext(msgspec.Struct, frozen=True):
     """What the program gave to the run for its own functions. It is in memory only."""
     expects: Expectation | None = None
     """What the tool planned, as the intent recorded it."""
+    walled: Walled | None = None
+    """The sandbox of its programs, as the intent recorded it."""
     offers: Callable[[str], bool] = lambda _: False
     """Whether the run has a tool of this name."""
     capabilities: tuple[object, ...] = ()
     """What `get` finds by its type."""
     policy: Policy = Policy()
-    """The rules of the run: a tool that connects compares each address with them. They also say whether the
-    workspace is untrusted."""
+    """The rules of the run: a tool that connects compares each address with them."""
 
     def get(self, kind: type[T]) -> T:
         """Return the capability of a type: what the program gave to the run, or what the runtime offers to tools.

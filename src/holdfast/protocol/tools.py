@@ -11,6 +11,7 @@ import msgspec
 from holdfast.protocol.answers import ANSWER, Answer
 from holdfast.protocol.evidence import ANY_CALL, NOTHING_SHOWN, Evidence, Likeness
 from holdfast.protocol.failures import Failure
+from holdfast.protocol.fence import Walled
 from holdfast.protocol.messages import Attachment, Verdict
 from holdfast.protocol.plan import UPDATE_PLAN, PlanUpdate
 from holdfast.protocol.trust import Trust
@@ -322,6 +323,8 @@ class Allowed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     resources: tuple[Resource, ...] = EVERYTHING
     """What the call touches, as the gates found."""
     likeness: Likeness = ANY_CALL
+    walled: Walled | None = None
+    """The sandbox of the programs that it starts."""
 
 
 class Asked(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -351,6 +351,7 @@ class Runner:
             check=check,
             deps=next(reversed(self._ports.deps.get(self._session, ())), None),
             expects=action.attempt.expects,
+            walled=action.attempt.walled,
             offers=lambda name: any(spec.name == name for spec in self._ports.tools.specs(settings)),
             policy=settings.policy,
             capabilities=(original.redact,),

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from holdfast.errors import SandboxUnavailable
 from holdfast.policy.paths import is_inside
-from holdfast.protocol.fence import Fence, Finding, Launch
+from holdfast.protocol.fence import Backend, Fence, Finding, Launch
 from holdfast.sandbox import seccomp
 from holdfast.sandbox.probing import attempt
 
@@ -75,6 +75,8 @@ class Bubblewrap:
     Args:
         program: Its absolute path.
     """
+
+    backend: Backend = "bubblewrap"
 
     def __init__(self, program: str) -> None:
         self._program = program

@@ -76,10 +76,12 @@ def make_tools(
         UsageError: a name is taken, or not every provider accepts it.
     """
     background, places = Background(Processes(rooms.sandbox)), own_places(own)
-    registry = Registry([*built_in(background, places, rooms, web), *extra_tools])
+    backend = rooms.sandbox.backend if rooms.sandbox is not None else "unsafe"
+    fences = Fences(places, str(Path.home()), backend)
+    registry = Registry([*built_in(background, places, rooms, web, fences), *extra_tools])
     gates = with_hooks(gates_of(secret_in, places, secret_files, digest_of(rooms.images)), hooks)
     capabilities = [rooms.journals] if rooms.journals else []
-    return Dispatcher(registry, background, gates, Surveyor(places), capabilities)
+    return Dispatcher(registry, background, gates, Surveyor(places), fences, capabilities)
 
 
 def built_in(
@@ -87,6 +89,7 @@ def built_in(
     own: OwnPlaces,
     rooms: Rooms = Rooms(),  # noqa: B008 - it is frozen
     web: Web | None = None,
+    fences: Fences | None = None,
 ) -> tuple[Tool, ...]:
     """The built-in tools in the order in which the model sees them."""
     processes, images, journals = background.processes, rooms.images, rooms.journals
@@ -99,7 +102,7 @@ def built_in(
         ListDir(own),
         Glob(own),
         Grep(processes, own),
-        Shell(background, Fences(own, str(Path.home()))),
+        Shell(background, fences or Fences(own, str(Path.home()))),
         ProcessOutput(background),
         ProcessStop(background),
         AskUser(),

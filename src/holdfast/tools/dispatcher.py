@@ -17,6 +17,7 @@ from holdfast.errors import Fenced, Lapsed, StorageError
 from holdfast.policy.rules import offers
 from holdfast.protocol.answers import ANSWER
 from holdfast.protocol.failures import Failure
+from holdfast.protocol.fence import Walled
 from holdfast.protocol.messages import ToolCall
 from holdfast.protocol.outcomes import Probed
 from holdfast.protocol.ports import CallContext, Proposal, RawResult, Tool
@@ -37,8 +38,10 @@ from holdfast.protocol.tools import (
 )
 from holdfast.protocol.trust import least
 from holdfast.tools.background import Background
+from holdfast.tools.blocking import Refused as NoFence
 from holdfast.tools.blocking import in_thread
 from holdfast.tools.facts import after_interruption, commands_of, timeout_of
+from holdfast.tools.fencing import Fences
 from holdfast.tools.gates import Case, Gate, passed, refused
 from holdfast.tools.git import GIT_TOOLS, are_of_use
 from holdfast.tools.granting import NoOffer, offered
@@ -70,6 +73,7 @@ class Dispatcher:
             dispatcher.
         gates: The gates in order.
         surveyor: Looks at workspaces.
+        fences: Knows in which sandbox a call will run.
         capabilities: What tools may ask their context for, by type.
     """
 
@@ -79,13 +83,15 @@ class Dispatcher:
         background: Background,
         gates: tuple[Gate, ...],
         surveyor: Surveyor,
+        fences: Fences,
         capabilities: Sequence[object] = (),
     ) -> None:
         self.registry = registry
         self._background = background
         self._gates = gates
         self._surveyor = surveyor
-        self._capabilities = (registry, background.processes, *capabilities)
+        self._fences = fences
+        self._capabilities = (registry, background.processes, fences, *capabilities)
         self._pool = Pool()
         self._deadlines = Deadlines()
         self._slow_gates = [gate for gate in gates if gate.pace == "slow"]
@@ -122,7 +128,13 @@ class Dispatcher:
         tool, spec = found
         try:
             verdict = await passed(self._gates, Case(proposal, spec))
-            return verdict if isinstance(verdict, Refused) else await _admission(verdict, tool)
+            if isinstance(verdict, Refused):
+                return verdict
+            settings = proposal.settings
+            walled = await self._fences.recorded(tool, settings.tools.workspace, settings.policy.walls)
+            return await _admission(verdict, tool, walled)
+        except NoFence as refusal:
+            return refused("sandbox", Failure("policy_denied", str(refusal)))
         # If a gate raises, refuse the call. Otherwise the session would end, and every resume would
         # raise at the same gate again.
         except Exception as error:
@@ -256,7 +268,7 @@ def _reads_workspace(spec: ToolSpec) -> bool:
     return spec.source == "builtin" or not _WORKSPACE_KINDS.isdisjoint(spec.kinds.values())
 
 
-async def _admission(case: Case, tool: Tool) -> Admission:
+async def _admission(case: Case, tool: Tool, walled: Walled | None) -> Admission:
     if isinstance(tool, Telling):
         return Told(tool.said(case.values), case.decisions, case.canonical)
     spec, values, workspace = case.spec, case.values, case.proposal.settings.tools.workspace
@@ -298,6 +310,7 @@ async def _admission(case: Case, tool: Tool) -> Admission:
         reach=reach,
         resources=case.resources,
         likeness=likeness,
+        walled=walled,
     )
 
 

@@ -12,15 +12,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from threading import Lock
+from typing import Protocol, runtime_checkable
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.policy.paths import is_inside, secret_rule
 from holdfast.policy.protected import fixed_places
-from holdfast.protocol.fence import Fence
+from holdfast.protocol.fence import Backend, Fence, Launch, Walled
+from holdfast.protocol.ports import CallContext
 from holdfast.protocol.settings import Walls
-from holdfast.tools.blocking import Refused
+from holdfast.tools.blocking import Refused, in_thread
 from holdfast.tools.git_folders import is_repository
 from holdfast.tools.own import OwnPlaces
 from holdfast.tools.repository import find
@@ -37,6 +40,19 @@ _FRESH_MS = 50
 _MOST_FOLDERS = 100_000
 """How many folders are remembered at most. Those that are gone count, too."""
 _SHOWN_CHARS = 200
+_CHANGED = (
+    "Nothing was run: the folders that its sandbox shows have changed since the call was allowed. It can be called "
+    "again."
+)
+
+
+@runtime_checkable
+class Starts(Protocol):
+    """A tool that may start programs of others, which run in a fence."""
+
+    def readable(self) -> tuple[str, ...] | None:
+        """Return what they need to read beside what commands may; None if it starts none."""
+        ...
 
 
 class _Folder(msgspec.Struct, frozen=True):
@@ -56,56 +72,100 @@ class Fences:
     Args:
         own: Holdfast's own files, which no command may see.
         home: The folder of the user, which is an empty one inside.
+        backend: The sandbox of this process.
     """
 
-    def __init__(self, own: OwnPlaces, home: str) -> None:
+    def __init__(self, own: OwnPlaces, home: str, backend: Backend = "unsafe") -> None:
         self._own = own
+        self._backend = backend
         self._home = os.path.realpath(home)
         self._folders: dict[str, _Folder] = {}
         self._lock = Lock()
 
-    def fence(self, workspace: str, walls: Walls) -> Fence:
-        """Return the fence of a command. Reads each folder that is new or has changed.
+    def backend(self, walls: Walls) -> Backend:
+        """Return the sandbox of a run's commands. Neither the run nor this process can do without the other's."""
+        return walls.backend if walls.backend != "unsafe" else self._backend
+
+    def rules(self, workspace: str, walls: Walls, readable: Iterable[str] = ()) -> Fence:
+        """Return the fence of a command, without what is masked and protected. Reads little.
 
         Raises:
             Refused: no command may run in such a workspace.
         """
         self._check(workspace)
-        more, readable = (tuple(map(_real, paths)) for paths in (walls.write, walls.read))
-        with self._lock:
-            found = [*self._below(workspace)]
-            others = [folder for top in more if not is_inside(workspace, top) for folder in self._below(top)]
-        git, fixed = self._repository(workspace)
-        for top in more:
-            fixed += _fixed(top, os.path.basename(top), is_folder=os.path.isdir(top))
-        fixed += (path for folder in (*found, *others) for path in folder.fixed)
-        writable = (workspace, *git, *more)
-        links = [link for folder in found for link in folder.links]
         return Fence(
-            writable=writable,
-            readable=readable,
+            writable=(workspace, *self._repository(workspace), *map(_real, walls.write)),
+            readable=tuple(dict.fromkeys(map(_real, (*walls.read, *readable)))),
             private=(self._home,),
-            masked=(
-                *(path for folder in found for path in folder.masked),
-                *_led_to(links, _real(workspace), (_real(workspace), *writable, *readable)),
-            ),
-            protected=tuple(_protected(fixed, writable)),
             memory_bytes=walls.memory_bytes,
             file_bytes=walls.file_bytes,
         )
 
-    def _repository(self, workspace: str) -> tuple[list[str], list[str]]:
-        """Return the folders of a repository that lies elsewhere, as a worktree's and a submodule's do, and what
-        nobody may change in them. One that does not lead back to the workspace is not shown.
+    def fence(self, workspace: str, walls: Walls, readable: Iterable[str] = ()) -> Fence:
+        """Return the fence of a command. Reads each folder that is new or has changed.
+
+        Raises:
+            Refused: no command may run in such a workspace.
+        """
+        rules = self.rules(workspace, walls, readable)
+        more = rules.writable[len(rules.writable) - len(walls.write) :]
+        git = rules.writable[1 : len(rules.writable) - len(more)]
+        with self._lock:
+            found = [*self._below(workspace)]
+            others = [folder for top in more if not is_inside(workspace, top) for folder in self._below(top)]
+        fixed = [path for folder in git for path in _fixed(folder, _GIT, is_folder=True)]
+        for top in more:
+            fixed += _fixed(top, os.path.basename(top), is_folder=os.path.isdir(top))
+        fixed += (path for folder in (*found, *others) for path in folder.fixed)
+        links = [link for folder in found for link in folder.links]
+        roots = (_real(workspace), *rules.writable, *rules.readable)
+        return replace(
+            rules,
+            masked=(
+                *(path for folder in found for path in folder.masked),
+                *_led_to(links, _real(workspace), roots),
+            ),
+            protected=tuple(_protected(fixed, rules.writable)),
+        )
+
+    async def recorded(self, tool: object, workspace: str, walls: Walls) -> Walled | None:
+        """Return in which sandbox a call of a tool will run; None: in none, or it starts no program of others.
+
+        Raises:
+            Refused: no command may run in such a workspace.
+        """
+        backend = self.backend(walls)
+        readable = tool.readable() if isinstance(tool, Starts) else None
+        if backend == "unsafe" or readable is None:
+            return None
+        rules = await in_thread(lambda: self.rules(workspace, walls, readable))
+        return Walled(backend, rules.digest())
+
+    async def around(self, launch: Launch, context: CallContext, readable: Iterable[str] = ()) -> Launch:
+        """Return how to start a program of others in the fence that the intent of the call recorded.
+
+        Raises:
+            Refused: no command may run in such a workspace, or the fence would be another one.
+        """
+        walls, workspace = context.policy.walls, context.workspace
+        if self.backend(walls) == "unsafe":
+            return launch
+        fence = await in_thread(lambda: self.fence(workspace, walls, readable))
+        if context.walled is not None and context.walled.digest != fence.digest():
+            raise Refused(_CHANGED)
+        return replace(launch, fence=fence)
+
+    def _repository(self, workspace: str) -> Sequence[str]:
+        """Return the folders of a repository that lies elsewhere, as a worktree's and a submodule's do. One that does
+        not lead back to the workspace is not shown.
         """
         try:
             repository = find(workspace, self._own)
         except (Refused, OSError):
-            return [], []
-        folders = [repository.common, repository.folder]
+            return ()
         if repository.top != workspace or is_inside(workspace, repository.folder):
-            return [], []
-        return folders, [path for folder in folders for path in _fixed(folder, _GIT, is_folder=True)]
+            return ()
+        return repository.common, repository.folder
 
     def _check(self, workspace: str) -> None:
         for home in self._own.homes:

@@ -20,7 +20,7 @@ from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.protocol.tools import ToolSpec
 from holdfast.sandbox.process import Ended, clean_environment
 from holdfast.tools.background import Background, how_ended
-from holdfast.tools.blocking import Refused, in_thread
+from holdfast.tools.blocking import Refused
 from holdfast.tools.fencing import Fences
 from holdfast.tools.process import RUNS, page, told
 from holdfast.tools.sameness import is_answer
@@ -68,6 +68,10 @@ class Shell(Unplanned):
             kinds={"command": "command", "timeout_s": "timeout"},
         )
 
+    def readable(self) -> tuple[str, ...]:
+        """Return nothing: commands read what a fence shows anyway."""
+        return ()
+
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
         """Run the command. The status is `ok` for exit code 0, `error` for any other, and `timeout` at a limit.
 
@@ -91,7 +95,6 @@ class Shell(Unplanned):
         return replace(result, is_negative=True) if is_negative else result
 
     async def _launch(self, bash: str, arguments: dict[str, Any], context: CallContext) -> Launch:
-        walls = context.policy.walls
         launch = Launch(
             argv=(bash, "-c", arguments["command"]),
             cwd=context.workspace,
@@ -101,10 +104,7 @@ class Shell(Unplanned):
             idle_s=context.idle_s,
             check=context.check,
         )
-        if walls.backend == "unsafe":
-            return launch
-        fence = await in_thread(lambda: self._fences.fence(context.workspace, walls))
-        return replace(launch, fence=fence)
+        return await self._fences.around(launch, context)
 
     async def _started(self, launch: Launch, arguments: dict[str, Any], context: CallContext) -> RawResult:
         """Start the command in the background. Its limits are the run's, and its own `timeout_s`."""

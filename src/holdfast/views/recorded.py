@@ -311,6 +311,7 @@ def _judged(step: Admit, state: State, batch: Sequence[e.Event]) -> Admission | 
         expects=started.expects,
         resources=admitted.resources,
         likeness=started.likeness,
+        walled=started.walled,
     )
 
 

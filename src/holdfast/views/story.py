@@ -35,6 +35,7 @@ from holdfast.protocol.events import (
     ToolCallRefused,
     ToolCallStarted,
 )
+from holdfast.protocol.fence import Walled
 from holdfast.protocol.flags import flags_after, set_by
 from holdfast.protocol.grants import grant_in
 from holdfast.protocol.limits import ModelFacts
@@ -157,6 +158,9 @@ class Call(msgspec.Struct, frozen=True):
     """The flags of the session that this result was the first to set."""
     repeat: int = 1
     """How many consecutive turns had this call with this result."""
+    walled: Walled | None = None
+    """The sandbox of the programs that its last attempt started; None: it started none of others, or they ran in
+    none."""
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -333,7 +337,7 @@ def _calls(numbered: Iterable[tuple[int, Record]]) -> tuple[Call, ...]:
                     started.call_id, Call(started.call_id, run, turn, started.name, arguments, at_ms)
                 )
                 change(started.call_id, at_ms=at_ms, arguments=arguments)
-                change(started.call_id, status="open", attempts=started.attempt)
+                change(started.call_id, status="open", attempts=started.attempt, walled=started.walled)
                 epochs[started.call_id] = started.epoch
             case ToolCallFinished(call_id=call_id, result=result):
                 status = "waiting" if result.status == "deferred" else result.status

@@ -259,6 +259,7 @@ def _note(call: Call) -> str:
     notes += [neutral(call.decision)] if call.decision else []
     notes += [MASKED] if call.is_masked else []
     notes += [call.trust] if call.trust is not None else []
+    notes += [call.walled.backend] if call.walled is not None else []
     return "".join(f"  {note}" for note in notes)
 
 

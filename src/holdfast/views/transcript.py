@@ -259,7 +259,8 @@ def _call(asked: ToolCall, call: Call | None, width: int) -> Iterator[Line]:
     length = f" {length_of(call)}".rstrip()
     repeat = f" ↻ {call.repeat}" if call.repeat > 1 else ""
     trust = f"  {call.trust}" if call.trust is not None else ""
-    yield [*line, "  ", status_span(call.status), Span(f"{length}{repeat}{trust}", "dim")]
+    walled = f"  {call.walled.backend}" if call.walled is not None else ""
+    yield [*line, "  ", status_span(call.status), Span(f"{length}{repeat}{trust}{walled}", "dim")]
     yield from label_lines(call, f"{_INDENT}  ")
     if call.arguments != asked.arguments:  # converted, or changed by a hook
         yield [Span(f"{_INDENT}  ran with {one_line(call.arguments, max(width - 40, 20))}", "dim")]
