@@ -81,8 +81,8 @@ WALLS = (
     Mutation(
         "what has a fence runs without one",
         "sandbox/process.py",
-        "                raise SandboxUnavailable(_NO_SANDBOX, hint=_NO_SANDBOX_HINT)\n",
-        "                return await self.run(msgspec.structs.replace(launch, fence=None), on_output)\n",
+        "            raise SandboxUnavailable(_NO_SANDBOX, hint=_NO_SANDBOX_HINT)\n",
+        "            return await self._run(launch, on_output)\n",
         _INSIDE,
     ),
     Mutation(

@@ -8,14 +8,14 @@ WEB = (
     Mutation(
         "the addresses of a name are not judged before one is used",
         "tools/egress.py",
-        "        for address in addresses:\n            self.judge(address, port)\n",
+        "        self.judge(addresses, port)\n",
         "",
         "tests/tools/test_egress.py",
     ),
     Mutation(
         "a literal address is not judged when something connects to it",
         "tools/egress.py",
-        "        self._guard.judge(str(address), int(port))\n",
+        "        self._guard.judge([str(address)], int(port))\n",
         "",
         "tests/tools/test_egress.py::test_an_address_that_the_gate_let_through_is_judged_again_at_the_socket",
     ),

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from ipaddress import IPv4Address, IPv6Address
 
 from holdfast.protocol.allowed import Address, address_of, allowed_host_of, is_special
@@ -33,6 +33,18 @@ def address_problem(address: str, port: int, allowed: Sequence[str]) -> str:
     if not any(map(is_special, (plain, *_inside(plain)))) or _is_listed(plain, port, allowed):
         return ""
     return "is a private or special address, which has to be listed itself, with its port"
+
+
+def refusal(name: str, addresses: Iterable[str], port: int, allowed: Sequence[str]) -> str:
+    """Return why nothing may connect to what a name leads to, as a sentence; empty if it may be.
+
+    One address that is refused refuses all: somebody wants to get in between.
+    """
+    for address in addresses:
+        if problem := address_problem(address, port, allowed):
+            leads = "" if name == address else f" leads to {address}, which"
+            return f"{name}{leads} {problem}."
+    return ""
 
 
 def _plain(address: Address) -> Address:

@@ -92,11 +92,16 @@ def url_problem(url: str, allowed: Sequence[str]) -> tuple[str, str] | None:
         url: As the call names it.
         allowed: The hosts of `[network] allow`.
     """
-    shown = _redact(url if len(url) <= 200 else f"{url[:200]}...")
+    found = judged(url, allowed)
+    return None if isinstance(found, Target) else found
+
+
+def judged(url: str, allowed: Sequence[str]) -> Target | tuple[str, str]:
+    """Return where a URL leads, if it is allowed; else what `url_problem` returns."""
     try:
         target = target_of(url)
     except Misread as error:
-        return "url", f"{shown} {error}."
+        return "url", f"{_redact(url if len(url) <= 200 else f'{url[:200]}...')} {error}."
     if is_local_name(target.host):
         return (
             "egress",
@@ -106,7 +111,7 @@ def url_problem(url: str, allowed: Sequence[str]) -> tuple[str, str] | None:
     if address is not None and embeds(address):
         return "egress", f"{target.host} is an address inside another one."
     if host_is_allowed(target.host, target.port, allowed):
-        return None
+        return target
     how = " with this port" if address is not None and is_special(address) else ""
     where = f"{target.host}:{target.port}"
     return (

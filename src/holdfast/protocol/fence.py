@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 Backend = Literal["bubblewrap", "unsafe"]
+Network = Literal["none", "proxy"]
 
 MEMORY_BYTES = 2 << 30
 """The limit of memory by default."""
@@ -29,7 +30,7 @@ FLOOD_BYTES = 64 << 20
 
 
 class Fence(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a process may do beside reading the system's folders. It has no network.
+    """What a process may do beside reading the system's folders.
 
     Paths are absolute, with every link followed. What is not named does not exist inside.
     """
@@ -47,6 +48,13 @@ class Fence(msgspec.Struct, frozen=True, omit_defaults=True):
     """The data of each process."""
     file_bytes: int = FILE_BYTES
     """The longest file that it may write."""
+    hosts: tuple[str, ...] = ()
+    """The hosts that it may reach through the proxy, as `[network] allow` names them."""
+
+    @property
+    def network(self) -> Network:
+        """What it has of the network."""
+        return "proxy" if self.hosts else "none"
 
     def digest(self) -> str:
         """Return the hash of its rules. What is masked and protected within them is looked up right before the
@@ -93,6 +101,8 @@ class Launch(msgspec.Struct, frozen=True):
     covered: tuple[str, ...] = ()
     """Files that a sandbox mounts something on. Where one is gone by then, it makes an empty one, which is removed
     when the tree has ended."""
+    way_fd: int | None = None
+    """What a sandbox needs to lead it to the proxy; None: it leads nowhere."""
     limits: Mapping[str, int] = {}
     """The kernel's limits by name, like RLIMIT_DATA. A sandbox sets them."""
 

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from holdfast.errors import SandboxUnavailable
 from holdfast.policy.paths import is_inside
 from holdfast.protocol.fence import Backend, Fence, Finding, Launch
-from holdfast.sandbox import seccomp
+from holdfast.sandbox import proxy, seccomp
 from holdfast.sandbox.probing import attempt
 
 PROGRAM = "bwrap"
@@ -98,17 +98,21 @@ class Bubblewrap:
             SandboxUnavailable: the fence has more places than `bwrap` can mount.
         """
         number = max((_FIRST_FD, *(fd + 1 for fd in launch.pass_fds)))
+        argv, variables = launch.argv, dict[str, str]()
+        if launch.way_fd is not None:
+            argv, variables = proxy.through(launch.way_fd, argv), proxy.variables()
+            fence = _with_interpreter(fence)
         fence = _as_it_is(fence)
         shown, opened = _by_descriptor([*_mounts(fence)], fence.writable, number + 2)
         mounts = [*self._system, *shown, "--remount-ro", "/", "--chdir", launch.cwd]
         arguments = [*_identity(), *_NAMESPACES, "--seccomp", str(number + 1), *mounts]
         return replace(
             launch,
-            argv=(self._program, "--args", str(number), "--", *launch.argv),
+            argv=(self._program, "--args", str(number), "--", *argv),
             given={number: os.fsencode("\0".join([*arguments, ""])), number + 1: self._filter},
             opened=opened,
             covered=fence.masked,
-            env={**launch.env, "TMPDIR": _TEMPORARY},
+            env={**launch.env, "TMPDIR": _TEMPORARY, **variables},
             limits={
                 "RLIMIT_DATA": fence.memory_bytes,
                 "RLIMIT_FSIZE": fence.file_bytes,
@@ -158,6 +162,13 @@ def _system() -> Iterator[str]:
             yield from ("--ro-bind", _NULL, path)
     # Else a program could fill half of the machine's memory with files there.
     yield from ("--dev", "/dev", "--size", _PRIVATE_BYTES, "--tmpfs", "/dev/shm", "--remount-ro", "/dev")
+
+
+def _with_interpreter(fence: Fence) -> Fence:
+    """Return the fence with the Python that makes the way to the proxy, unless it is shown anyway."""
+    folder = proxy.interpreter()
+    is_shown = any(is_inside(shown, folder) for shown in (*_SYSTEM, *fence.writable, *fence.readable))
+    return fence if is_shown else replace(fence, readable=(*fence.readable, folder))
 
 
 def _as_it_is(fence: Fence) -> Fence:

@@ -23,11 +23,14 @@ from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Literal, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.errors import Lapsed, SandboxUnavailable
 from holdfast.protocol.counts import counted
 from holdfast.protocol.fence import FLOOD_BYTES, NO_INPUT, WITH_OUTPUT, Launch, Sandbox
+from holdfast.protocol.traffic import Exchange
 from holdfast.sandbox import keeper
+from holdfast.sandbox.proxy import Proxy
 
 _NO_SANDBOX = "This session runs its commands in a sandbox, and this process has none."
 _NO_SANDBOX_HINT = "Set [sandbox] mode as it was when the session began, and run `holdfast doctor`."
@@ -50,6 +53,10 @@ class Ended(msgspec.Struct, frozen=True):
     """stdout and stderr in order of arrival, with a line that says so if the middle was dropped."""
     output_bytes: int
     """The length of the whole output, with dropped bytes."""
+    exchanges: tuple[Exchange, ...] = ()
+    """The requests that it made through the proxy."""
+    more_exchanges: int = 0
+    """How many there were beside these."""
 
 
 def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -68,6 +75,7 @@ class Processes:
         self._sandbox = sandbox
         self._keeper: _Keeper | None = None
         self._open: set[socket.socket] = set()
+        self._proxy = Proxy(lambda launch: self._run(launch, lambda _: None))
 
     async def run(self, launch: Launch, on_output: Callable[[str], None]) -> Ended:
         """Run the command to its end. Nothing of its tree is left when this returns or raises.
@@ -78,10 +86,20 @@ class Processes:
             SandboxUnavailable: it has a fence, and nothing here keeps it inside, or what it would be shown is gone.
             asyncio.CancelledError: the call was cancelled. The tree is gone within a second.
         """
-        if launch.fence is not None:
-            if self._sandbox is None:
-                raise SandboxUnavailable(_NO_SANDBOX, hint=_NO_SANDBOX_HINT)
-            launch = self._sandbox.launch(launch, launch.fence)
+        fence = launch.fence
+        if fence is None:
+            return await self._run(launch, on_output)
+        if self._sandbox is None:
+            raise SandboxUnavailable(_NO_SANDBOX, hint=_NO_SANDBOX_HINT)
+        if fence.network == "none":
+            return await self._run(self._sandbox.launch(launch, fence), on_output)
+        async with self._proxy.way(fence.hosts) as way:
+            leading = replace(launch, pass_fds=(*launch.pass_fds, way.fd), way_fd=way.fd)
+            ended = await self._run(self._sandbox.launch(leading, fence), on_output)
+        return replace(ended, exchanges=tuple(way.exchanges), more_exchanges=way.more)
+
+    async def _run(self, launch: Launch, on_output: Callable[[str], None]) -> Ended:
+        """Run a command as a sandbox leaves it."""
         output = _Output(on_output, launch.kept_bytes)
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
@@ -117,6 +135,7 @@ class Processes:
         for control in self._open:
             with contextlib.suppress(OSError):  # it has ended
                 control.shutdown(socket.SHUT_WR)
+        await self._proxy.aclose()
         if self._keeper is not None:
             await asyncio.to_thread(self._keeper.dismiss)
             self._keeper = None

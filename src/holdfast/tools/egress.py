@@ -7,10 +7,9 @@ cookie. `aiohttp` is heavy, so tools import this module when they first run.
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import zlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import urljoin, urlsplit
 
 import aiohttp
@@ -18,9 +17,10 @@ import msgspec
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from holdfast.policy.addresses import address_problem
+from holdfast.policy.addresses import refusal
 from holdfast.policy.urls import Target, target_of, url_problem
 from holdfast.protocol.ports import Check
+from holdfast.sandbox.names import Lookup
 
 MAX_BODY_BYTES = 5 << 20
 MAX_REDIRECTS = 5
@@ -31,9 +31,6 @@ _KEPT_ABROAD = frozenset({"accept", "accept-language"})
 """The headers of the caller that another origin gets: any other one may be a credential."""
 _OWN_HEADERS = {"User-Agent": "holdfast", "Accept": "*/*", "Accept-Encoding": "gzip, deflate"}
 _DETAIL_CHARS = 500
-
-Lookup = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Returns the addresses of a name."""
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -80,13 +77,6 @@ class Reach(msgspec.Struct, frozen=True):
     check: Check
     lookup: Lookup
     """Resolves names."""
-
-
-async def system_lookup(host: str, port: int) -> Sequence[str]:
-    """Return what this machine's resolver says."""
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
-    return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
 
 
 async def exchange(request: Request, reach: Reach, wants: Callable[[Response], bool]) -> Response:
@@ -183,12 +173,11 @@ class _Guard(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """Return the addresses of the name. One that is refused refuses all: somebody wants to get in between."""
+        """Return the addresses of the name."""
         addresses = await self.reach.lookup(host, port)
         if not addresses:
             raise OSError("the name has no address")
-        for address in addresses:
-            self.judge(address, port)
+        self.judge(addresses, port)
         return [
             ResolveResult(
                 hostname=host, host=each, port=port, family=_family(each), proto=0, flags=_AS_THEY_ARE
@@ -196,13 +185,11 @@ class _Guard(AbstractResolver):
             for each in addresses
         ]
 
-    def judge(self, address: str, port: int) -> None:
-        """Refuse an address to which nothing may connect."""
-        problem = address_problem(address, port, self.reach.allowed)
+    def judge(self, addresses: Sequence[str], port: int) -> None:
+        """Refuse addresses to which nothing may connect."""
+        problem = refusal(self._target.host, addresses, port, self.reach.allowed)
         if problem:
-            name = self._target.host
-            leads = "" if name == address else f" leads to {address}, which"
-            self.refusal = NoResponse(f"Refused by policy: {name}{leads} {problem}.")
+            self.refusal = NoResponse(f"Refused by policy: {problem}")
             raise OSError("refused")
 
     async def close(self) -> None:
@@ -226,7 +213,7 @@ class _Connector(aiohttp.TCPConnector):
     def _socket(self, found: aiohttp.AddrInfoType) -> socket.socket:
         """Return a socket for an address. All connections begin here, also those to literal addresses."""
         family, kind, protocol, _, (address, port, *_) = found
-        self._guard.judge(str(address), int(port))
+        self._guard.judge([str(address)], int(port))
         return socket.socket(family, kind, protocol)
 
     async def connect(

@@ -21,9 +21,10 @@ import msgspec
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.protocol.counts import counted
 from holdfast.protocol.ports import CallContext, RawResult
+from holdfast.sandbox.names import Lookup, system_lookup
 
 if TYPE_CHECKING:
-    from holdfast.tools.egress import Lookup, Request, Response
+    from holdfast.tools.egress import Request, Response
 
 TIMEOUT_S = 30.0
 """The longest that one call takes, with all redirects."""
@@ -76,7 +77,7 @@ class Web(msgspec.Struct, frozen=True):
         Raises:
             Lapsed: the lease is over, and nothing was sent after that.
         """
-        from holdfast.tools.egress import NoResponse, Reach, exchange, system_lookup
+        from holdfast.tools.egress import NoResponse, Reach, exchange
 
         hosts = context.policy.allowed_hosts if allowed is None else allowed
         limit_s = min(limit_s, context.timeout_s, context.idle_s)

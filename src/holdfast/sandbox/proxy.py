@@ -1,0 +1,163 @@
+"""The proxy of a runtime, as its calls see it: gives each call a way out of its sandbox, and hears of its requests.
+
+The proxy is a process of its own, started with the first call that needs it. It ends with the runtime, also if that
+is killed. If somebody kills the proxy, the requests of the calls that run fail, and the next call starts another one.
+`proxy_child` is the program, `way_child` makes the way from inside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import os
+import secrets
+import socket
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from holdfast.protocol.fence import Launch
+from holdfast.protocol.traffic import Exchange, Told, Word
+
+PORT = 3128
+"""Where the proxy is found inside. Every sandbox has a network of its own."""
+BROKEN = "The proxy ended while the call ran."
+_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "FTP_PROXY")
+_CHILD = str(Path(__file__).with_name("proxy_child.py"))
+_WAY = Path(__file__).with_name("way_child.py").read_text(encoding="utf-8")
+_PATIENCE_S = 1.0
+"""How long the proxy may take to end a call."""
+_WORD_BYTES = 1 << 20
+
+
+class Way:
+    """The way out of one call.
+
+    Args:
+        fd: What its first program needs to make the way.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.exchanges: list[Exchange] = []
+        """Its requests so far that have ended."""
+        self.more = 0
+        """How many there were beside them."""
+        self.is_over = False
+
+    def hear(self, word: Word) -> None:
+        """Take in what the proxy tells."""
+        if word.exchange is not None:
+            self.exchanges.append(word.exchange)
+        else:
+            self.more, self.is_over = word.more, True
+
+
+class Proxy:
+    """The proxy of one runtime.
+
+    Args:
+        run: Runs a process tree to its end.
+    """
+
+    def __init__(self, run: Callable[[Launch], Awaitable[object]]) -> None:
+        self._run = run
+        self._door: socket.socket | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @contextlib.asynccontextmanager
+    async def way(self, hosts: Sequence[str]) -> AsyncIterator[Way]:
+        """Give a call a way to hosts, as `[network] allow` names them. It is closed at the end, and `exchanges` has
+        all its requests.
+        """
+        ours, channel = socket.socketpair()
+        inside, entrance = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with inside, ours:
+            with channel, entrance:
+                self._pass([channel.fileno(), entrance.fileno()])
+            way = Way(inside.fileno())
+            reader, writer = await asyncio.open_unix_connection(sock=ours, limit=_WORD_BYTES)
+            hearing = asyncio.create_task(_hear(reader, way))
+            writer.write(msgspec.json.encode(Told(tuple(hosts))) + b"\n")
+            try:
+                yield way
+            finally:
+                with contextlib.suppress(OSError, RuntimeError):
+                    writer.write_eof()
+                try:
+                    await asyncio.wait({hearing}, timeout=_PATIENCE_S)
+                finally:
+                    hearing.cancel()
+                    writer.transport.abort()
+            if not way.is_over:
+                way.exchanges.append(Exchange("", "", "failed", BROKEN))
+
+    async def aclose(self) -> None:
+        """End it."""
+        if self._door is not None:
+            self._door.close()
+            self._door = None
+        if self._task is not None:
+            await asyncio.wait({self._task}, timeout=_PATIENCE_S)
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    def _pass(self, fds: list[int]) -> None:
+        """Pass the files of a call to the proxy, and start one if nothing takes them."""
+        if self._door is not None and self._task is not None and not self._task.done():
+            with contextlib.suppress(OSError):  # somebody killed or froze it
+                socket.send_fds(self._door, [b"+"], fds)
+                return
+        self._start()
+        assert self._door is not None
+        socket.send_fds(self._door, [b"+"], fds)
+
+    def _start(self) -> None:
+        if self._door is not None:
+            self._door.close()
+        self._door, given = socket.socketpair()
+        self._door.setblocking(False)
+        launch = Launch(
+            argv=(sys.executable, "-I", "-S", _CHILD, *sys.path),
+            cwd="/",
+            key=f"proxy-{os.getpid()}-{secrets.token_hex(4)}",
+            env={},
+            timeout_s=math.inf,
+            idle_s=math.inf,
+            check=lambda: sys.maxsize,  # it has no effect of its own: what a call does ends with the call
+            stdin_fd=given.fileno(),
+            kept_bytes=_WORD_BYTES,
+        )
+        self._task = asyncio.create_task(self._live(launch, given))
+
+    async def _live(self, launch: Launch, given: socket.socket) -> None:
+        with given, contextlib.suppress(OSError):  # it cannot be started: every call finds its way closed
+            await self._run(launch)
+
+
+def variables() -> dict[str, str]:
+    """Return what tells programs where the proxy is. Nothing goes past it: neither would it get anywhere."""
+    address = f"http://127.0.0.1:{PORT}"
+    names = [*_VARIABLES, *map(str.lower, _VARIABLES)]
+    return {**dict.fromkeys(names, address), "NO_PROXY": "", "no_proxy": "", "NODE_USE_ENV_PROXY": "1"}
+
+
+def interpreter() -> str:
+    """Return the folder that `through` needs to see."""
+    return os.path.realpath(sys.base_prefix)
+
+
+def through(way_fd: int, argv: Sequence[str]) -> tuple[str, ...]:
+    """Return what makes the way from inside, and becomes this program."""
+    return (os.path.realpath(sys.executable), "-I", "-S", "-c", _WAY, str(way_fd), str(PORT), *argv)
+
+
+async def _hear(reader: asyncio.StreamReader, way: Way) -> None:
+    """Take in what the proxy tells of a call."""
+    with contextlib.suppress(ConnectionError, ValueError):
+        async for line in reader:
+            way.hear(msgspec.json.decode(line, type=Word))

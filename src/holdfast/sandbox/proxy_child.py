@@ -1,0 +1,38 @@
+"""The proxy of one runtime, as a program: takes requests out of sandboxes to the hosts that each call may reach.
+
+    python -I -S proxy_child.py PATH... < socket      PATH...: the parent's module search path
+
+Its standard input is the socket over which the driver passes calls. If the driver is gone, the proxy ends.
+`proxy_calls` serves the calls, `proxy` starts this program, and `process` ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import socket
+import sys
+
+MAX_FILES = 16_384
+"""The most open files. Each connection takes two of them."""
+
+
+def main() -> None:
+    """Serve calls until the driver is gone."""
+    sys.path[:] = sys.argv[1:]
+    from holdfast.sandbox.proxy_calls import serve
+
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    most = MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    asyncio.run(_serve_and_leave(serve, most))
+
+
+async def _serve_and_leave(serve: object, most: int) -> None:
+    await serve(socket.socket(fileno=0), most)  # type: ignore[operator]
+    os._exit(0)  # a thread may still wait for the address of a name
+
+
+if __name__ == "__main__":
+    main()

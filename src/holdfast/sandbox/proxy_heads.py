@@ -1,0 +1,256 @@
+"""Reads what a program sends to the proxy, and writes what the proxy sends on: functions of bytes, and nothing else.
+
+A request that two programs could read in different ways is refused, and what goes on is written anew. So nothing that
+was not judged gets to a server. `proxy_child` moves the bytes.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from holdfast.policy.urls import Target
+from holdfast.protocol.allowed import plain_host, split_port
+from holdfast.protocol.traffic import TUNNEL
+
+MAX_HEAD_BYTES = 32 << 10
+MAX_HEADERS = 100
+END = b"\r\n\r\n"
+
+_TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_REQUEST = re.compile(rf"({_TOKEN}) ([!-~]+) HTTP/1\.([01])")
+_RESPONSE = re.compile(r"HTTP/1\.[01] ([1-5][0-9]{2})(?: [^\x00-\x08\x0a-\x1f\x7f]*)?")
+_HEADER = re.compile(rf"({_TOKEN}):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*?)[ \t]*")
+_ABSOLUTE = re.compile(r"http://[^/?#]*((?:[/?][^#]*)?)", re.IGNORECASE)
+_LENGTH = re.compile(r"[0-9]{1,15}")
+_CHUNK = re.compile(rb"[0-9A-Fa-f]{1,12}")
+_MAX_METHOD_CHARS = 20
+_CHUNK_LINE_BYTES = 14
+_REFUSED_METHODS = frozenset({"TRACE", "PRI"})
+"""One sends back what it got, with credentials. The other begins another protocol."""
+_HOP_BY_HOP = frozenset(
+    {"connection", "keep-alive", "proxy-connection", "proxy-authorization", "proxy-authenticate", "te", "trailer",
+     "upgrade", "transfer-encoding", "content-length", "host", "http2-settings"}
+)  # fmt: skip
+"""Headers that are not sent on, or are written anew."""
+_OF_A_CONNECTION = frozenset(
+    {"connection", "keep-alive", "proxy-connection", "proxy-authenticate", "upgrade"}
+)
+"""Headers of a response that are not sent on."""
+
+Headers = tuple[tuple[str, str], ...]
+
+
+class Unreadable(Exception):
+    """A head or body that is refused whatever host it names. The message is a sentence.
+
+    Args:
+        status: The status of the answer.
+        message: Why.
+    """
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Head(msgspec.Struct, frozen=True):
+    """The head of a request."""
+
+    method: str
+    url: str
+    """The whole address, which the policy judges. For a tunnel, an address of its host and port."""
+    path: str
+    """What the server is asked for; empty for a tunnel."""
+    headers: Headers
+    """All but those that are written anew."""
+    length: int | None
+    """The length of the body; None: it comes in chunks."""
+    minor: int
+    """The version of the protocol is 1.`minor`."""
+    host: str
+    """What its header says; empty if it has none."""
+
+    @property
+    def is_tunnel(self) -> bool:
+        return self.method == TUNNEL
+
+    @property
+    def where(self) -> str:
+        """What a person reads of it."""
+        return self.url.removeprefix("https://").removesuffix("/") if self.is_tunnel else self.url
+
+
+def read(head: bytes) -> Head:
+    """Return what a head says, which ends with an empty line.
+
+    Raises:
+        Unreadable: nobody should act on it.
+    """
+    first, headers = _lines(head, _REQUEST)
+    method, wanted, minor = first[1], first[2], int(first[3])
+    if method in _REFUSED_METHODS or len(method) > _MAX_METHOD_CHARS:
+        raise Unreadable(405, f"The method {method[:_MAX_METHOD_CHARS]} is not sent on.")
+    length = _length(headers, minor)
+    if method == TUNNEL:
+        if length != 0 or not re.fullmatch(r"[^/?#@]+:[0-9]+", wanted):
+            raise Unreadable(400, "A CONNECT names a host and a port, and has no body.")
+        url, path = f"https://{wanted}/", ""
+    else:
+        url, path = wanted, _path(wanted)
+    hosts = [value for name, value in headers if name.lower() == "host"]
+    if len(hosts) > 1:
+        raise Unreadable(400, "The request names its host twice.")
+    connection = ",".join(value for name, value in headers if name.lower() == "connection")
+    named = {each.strip().lower() for each in connection.split(",")}
+    dropped = _HOP_BY_HOP | named
+    kept = tuple((name, value) for name, value in headers if name.lower() not in dropped)
+    return Head(method, url, path, kept, length, minor, hosts[0] if hosts else "")
+
+
+def names_another(head: Head, target: Target) -> bool:
+    """Return whether the header of a request names another host than its address, which leads to a target."""
+    name, port = split_port(head.host)
+    return bool(head.host) and (plain_host(name) != target.host or port not in (0, target.port))
+
+
+def outgoing(head: Head, target: Target) -> bytes:
+    """Return the head that goes to the server.
+
+    Whatever is to be changed in a request on its way, such as the placeholder of a secret, is changed in a `Head`
+    before this.
+    """
+    host = f"[{target.host}]" if ":" in target.host else target.host
+    authority = host if target.port == 80 else f"{host}:{target.port}"
+    lines = [f"{head.method} {head.path} HTTP/1.{head.minor}", f"Host: {authority}"]
+    lines += [f"{name}: {value}" for name, value in head.headers]
+    if head.length is None:
+        lines.append("Transfer-Encoding: chunked")
+    elif head.length or head.method in ("POST", "PUT", "PATCH"):
+        lines.append(f"Content-Length: {head.length}")
+    return "\r\n".join([*lines, "Connection: close", "", ""]).encode("latin-1")
+
+
+def answered(head: bytes) -> tuple[int, bytes]:
+    """Return the status of a server's response, and its head as the program gets it.
+
+    Raises:
+        Unreadable: it is not HTTP.
+    """
+    first, headers = _lines(head, _RESPONSE)
+    status = int(first[1])
+    lines = [
+        first[0],
+        *(f"{name}: {value}" for name, value in headers if name.lower() not in _OF_A_CONNECTION),
+    ]
+    last = ["Connection: close"] if status >= 200 else []
+    return status, "\r\n".join([*lines, *last, "", ""]).encode("latin-1")
+
+
+def refusal(status: int, message: str, advice: str = "") -> bytes:
+    """Return an answer of the proxy itself. Many programs show nothing but its first line."""
+    body = f"Holdfast's proxy: {message}\n{advice}{chr(10) if advice else ''}".encode()
+    phrase = "".join(char for char in message if " " <= char <= "~")[:200].strip()
+    lines = [
+        f"HTTP/1.1 {status} {phrase}",
+        "Content-Type: text/plain; charset=utf-8",
+        f"Content-Length: {len(body)}",
+        "Connection: close",
+    ]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1", "replace") + body
+
+
+class Body:
+    """The body of a request as it comes: tells which bytes belong to it.
+
+    Args:
+        length: As in `Head`.
+    """
+
+    def __init__(self, length: int | None) -> None:
+        self.is_over = length == 0
+        self._is_chunked = length is None
+        self._left = length or 0
+        """So much is missing of the body, or of the chunk with its last two bytes."""
+        self._line = b""
+        self._is_last = False
+
+    def take(self, data: bytes) -> bytes:
+        """Return the part of the data that belongs to the body. What follows its end is dropped.
+
+        Raises:
+            Unreadable: it is not written as chunks are.
+        """
+        if not self._is_chunked:
+            part = data[: self._left]
+            self._left -= len(part)
+            self.is_over = not self._left
+            return part
+        place = 0
+        while place < len(data) and not self.is_over:
+            place = self._step(data, place)
+        return data[:place]
+
+    def _step(self, data: bytes, place: int) -> int:
+        """Read on from a place, and return the next one."""
+        if self._left > 2:
+            moved = min(self._left - 2, len(data) - place)
+            self._left -= moved
+            return place + moved
+        if self._left:  # the end of a chunk, or of the last one
+            if data[place] != b"\r\n"[2 - self._left]:
+                raise Unreadable(400, "A chunk of the body does not end where it says.")
+            self._left -= 1
+            self.is_over = self._is_last and not self._left
+            return place + 1
+        self._line += data[place : place + 1]
+        if self._line.endswith(b"\r\n"):
+            if not _CHUNK.fullmatch(self._line[:-2]):
+                raise Unreadable(400, "A chunk of the body has no plain length.")
+            size = int(self._line[:-2], 16)
+            self._left, self._is_last, self._line = size + 2, not size, b""
+        elif len(self._line) >= _CHUNK_LINE_BYTES:
+            raise Unreadable(400, "A chunk of the body has no plain length.")
+        return place + 1
+
+
+def _lines(head: bytes, first: re.Pattern[str]) -> tuple[re.Match[str], Headers]:
+    """Return the first line of a head, and its headers."""
+    line, *rest = head.removesuffix(END).decode("latin-1").split("\r\n")
+    found = first.fullmatch(line)
+    if found is None:
+        raise Unreadable(400, "The first line is not one of HTTP/1.1.")
+    if len(rest) > MAX_HEADERS:
+        raise Unreadable(431, f"The head has more than {MAX_HEADERS} headers.")
+    headers = [_HEADER.fullmatch(each) for each in rest]
+    if None in headers:
+        raise Unreadable(400, "A header cannot be read in one way only.")
+    return found, tuple((each[1], each[2]) for each in headers if each is not None)
+
+
+def _length(headers: Headers, minor: int) -> int | None:
+    """Return the length of the body; None if it comes in chunks."""
+    lengths = [value for name, value in headers if name.lower() == "content-length"]
+    codings = [value.lower() for name, value in headers if name.lower() == "transfer-encoding"]
+    if codings:
+        if lengths or codings != ["chunked"] or minor == 0:
+            raise Unreadable(400, "The request says in two ways, or in an unusual one, where its body ends.")
+        return None
+    if not lengths:
+        return 0
+    if len(lengths) > 1 or not _LENGTH.fullmatch(lengths[0]):
+        raise Unreadable(400, "The request has no plain length of its body.")
+    return int(lengths[0])
+
+
+def _path(url: str) -> str:
+    """Return what a server is asked for."""
+    if url.startswith("/") or url == "*":
+        raise Unreadable(400, "This is a proxy: a request to it names a whole address, http://HOST/PATH.")
+    found = _ABSOLUTE.fullmatch(url)
+    if found is None:
+        raise Unreadable(
+            400, "Only http:// addresses without # are read. To others, a program connects by CONNECT."
+        )
+    return found[1] if found[1].startswith("/") else f"/{found[1]}"

@@ -1,0 +1,259 @@
+"""Real programs in bubblewrap, with a way out through the proxy: what they reach, and what becomes of the way."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.protocol.fence import Fence, Launch
+from holdfast.sandbox import bubblewrap
+from holdfast.sandbox.bubblewrap import Bubblewrap
+from holdfast.sandbox.process import Ended, Processes, clean_environment
+from holdfast.sandbox.proxy import BROKEN
+from holdfast.testing.clock import never_over
+from tests.tools.web_server import Heard, WebServer, response, web_server
+
+pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
+
+LIMIT_S = 60.0
+
+
+@pytest.fixture
+async def processes() -> AsyncIterator[Processes]:
+    made = bubblewrap.make()
+    assert isinstance(made, Bubblewrap)
+    processes = Processes(made)
+    yield processes
+    await processes.aclose()
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[WebServer]:
+    async with web_server() as served:
+        served.answers["/"] = response("hello", "text/plain")
+        yield served
+
+
+def launch(folder: Path, command: str, *hosts: str) -> Launch:
+    fence = Fence(writable=(str(folder),), private=(str(Path.home()),), hosts=hosts)
+    argv, environ = ("/bin/bash", "-c", command), clean_environment(os.environ)
+    return Launch(
+        argv, str(folder), f"test-{os.getpid()}:way", environ, LIMIT_S, LIMIT_S, never_over, fence=fence
+    )
+
+
+async def ran(
+    processes: Processes,
+    folder: Path,
+    command: str,
+    *hosts: str,
+    hear: Callable[[str], None] = lambda _: None,
+) -> Ended:
+    return await processes.run(launch(folder, command, *hosts), hear)
+
+
+def proxies() -> set[int]:
+    """The pids of the proxies below this process."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            pid = int(path.parent.name)
+            if b"proxy_child.py" in path.read_bytes() and os.getpid() in above(pid):
+                found.add(pid)
+    return found
+
+
+def above(pid: int) -> Iterator[int]:
+    while pid > 1:
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        yield pid
+
+
+async def test_programs_reach_a_listed_server_and_nothing_else(
+    processes: Processes, server: WebServer, tmp_path: Path
+) -> None:
+    here = f"127.0.0.1:{server.port}"
+    fetch = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1]).read())"
+    command = f"""
+        curl -sS {server.url("/")}; echo
+        /usr/bin/env python3 -c '{fetch}' {server.url("/")}
+        curl -sSp {server.url("/")}; echo
+        curl -sS http://127.0.0.1:1/ || echo refused
+        curl -sS --noproxy '*' --max-time 2 {server.url("/")} || echo no way around
+        getent hosts example.com || echo no names
+        exec 3<> /dev/tcp/{here.replace(":", "/")} || echo no socket
+    """
+    ended = await ran(processes, tmp_path, command, here)
+    said = ended.output
+    assert said.startswith("hello\nb'hello'\nhello\n")
+    assert "127.0.0.1:1 is not listed in [network] allow" in said
+    assert [line for line in said.splitlines() if line.startswith("no ")] == [
+        "no way around",
+        "no names",
+        "no socket",
+    ]
+    assert [(each.method, each.where, each.verdict) for each in ended.exchanges] == [
+        ("GET", server.url("/"), "allowed"),
+        ("GET", server.url("/"), "allowed"),
+        ("CONNECT", here, "allowed"),
+        ("GET", "http://127.0.0.1:1/", "refused"),
+    ]
+
+
+def bare_repository(folder: Path) -> Path:
+    """Make a repository with one file that can be served as files."""
+    source, bare = folder / "source", folder / "bare.git"
+    who = ("-c", "user.name=a", "-c", "user.email=a@b.example")
+    source.mkdir()
+    (source / "a.txt").write_text("one")
+    for words in (
+        ("init", "-q"),
+        ("add", "."),
+        (*who, "commit", "-qm", "one"),
+        ("clone", "-q", "--bare", ".", bare),
+    ):
+        subprocess.run(["git", "-C", source, *words], check=True)
+    subprocess.run(["git", "-C", bare, "update-server-info"], check=True)
+    return bare
+
+
+async def test_git_clones_over_http(processes: Processes, server: WebServer, tmp_path: Path) -> None:
+    bare, inside = bare_repository(tmp_path), tmp_path / "workspace"
+    for path in bare.rglob("*"):
+        if path.is_file():
+            server.answers[f"/bare.git/{path.relative_to(bare)}"] = response(path.read_bytes(), "")
+    inside.mkdir()
+    command = f"git clone -q {server.url('/bare.git')} copy && cat copy/a.txt"
+    ended = await ran(processes, inside, command, f"127.0.0.1:{server.port}")
+    assert (ended.exit_code, ended.output) == (0, "one")
+
+
+async def test_a_call_without_hosts_needs_no_proxy(processes: Processes, tmp_path: Path) -> None:
+    before = proxies()
+    ended = await ran(processes, tmp_path, "env | grep -i _proxy=")
+    assert (ended.exit_code, ended.output) == (1, "")
+    assert proxies() == before
+
+
+async def test_calls_side_by_side_use_one_proxy_and_keep_their_own_hosts(
+    processes: Processes, server: WebServer, tmp_path: Path
+) -> None:
+    before = proxies()
+    command = f"curl -sS -o /dev/null -w '%{{http_code}}' {server.url('/')}"
+    listed = [f"127.0.0.1:{server.port}", "b.example"] * 3
+    ended = await asyncio.gather(*(ran(processes, tmp_path, command, host) for host in listed))
+    assert [each.output for each in ended] == ["200", "403"] * 3
+    assert len(proxies() - before) == 1
+
+
+async def test_a_killed_proxy_fails_the_request_and_the_next_call_has_another_one(
+    processes: Processes, server: WebServer, tmp_path: Path
+) -> None:
+    before = proxies()
+
+    async def kill(heard: Heard, writer: asyncio.StreamWriter) -> None:
+        for pid in proxies() - before:
+            os.kill(pid, signal.SIGKILL)
+        await asyncio.sleep(LIMIT_S)
+
+    server.answers["/kill"] = kill
+    listed = f"127.0.0.1:{server.port}"
+    command = f"curl -sS {server.url('/kill')}; curl -sS {server.url('/')}; echo over"
+    ended = await ran(processes, tmp_path, command, listed)
+    assert ended.output.count("curl: ") == 2
+    assert ended.output.endswith("over\n")
+    assert [each.why for each in ended.exchanges] == [BROKEN]
+    assert (await ran(processes, tmp_path, f"curl -sS {server.url('/')}", listed)).output == "hello"
+
+
+async def test_nothing_of_a_proxy_is_left_after_its_runtime(server: WebServer, tmp_path: Path) -> None:
+    before = proxies()
+    made = bubblewrap.make()
+    assert isinstance(made, Bubblewrap)
+    processes = Processes(made)
+    await ran(processes, tmp_path, f"curl -sS {server.url('/')}", f"127.0.0.1:{server.port}")
+    assert len(proxies() - before) == 1
+    await processes.aclose()
+    assert proxies() == before
+
+
+DRIVER = """
+import asyncio, json, sys
+from holdfast.protocol.fence import Fence, Launch
+from holdfast.sandbox import bubblewrap
+from holdfast.sandbox.process import Processes
+
+async def main():
+    folder, host = sys.argv[1:]
+    command = f"curl -sS http://{host}/; echo; exec sleep 60"
+    fence = Fence(writable=(folder,), hosts=(host,))
+    argv, environ = ("/bin/bash", "-c", command), {"PATH": "/usr/bin:/bin"}
+    launch = Launch(argv, folder, "killed:way", environ, 60, 60, lambda: sys.maxsize, fence=fence)
+    await Processes(bubblewrap.make()).run(launch, lambda text: print(text, flush=True))
+
+asyncio.run(main())
+"""
+
+
+async def test_a_proxy_ends_with_a_driver_that_is_killed(server: WebServer, tmp_path: Path) -> None:
+    before = proxies()
+    driver = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        DRIVER,
+        str(tmp_path),
+        f"127.0.0.1:{server.port}",
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert driver.stdout is not None
+    assert await driver.stdout.readline() == b"hello\n"
+    mine = proxies() - before
+    assert len(mine) == 1
+    watched = [os.pidfd_open(pid) for pid in mine]
+    driver.kill()
+    await driver.wait()
+    loop = asyncio.get_running_loop()
+    for fd in watched:
+        gone = asyncio.Event()
+        loop.add_reader(fd, gone.set)
+        async with asyncio.timeout(5):
+            await gone.wait()
+        loop.remove_reader(fd)
+        os.close(fd)
+    assert [path.name for path in tmp_path.iterdir()] == []
+
+
+async def test_a_call_that_is_cancelled_closes_its_way(
+    processes: Processes, server: WebServer, tmp_path: Path
+) -> None:
+    has_begun, has_ended = asyncio.Event(), asyncio.Event()
+
+    async def hold(heard: Heard, writer: asyncio.StreamWriter) -> None:
+        has_begun.set()
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        with contextlib.suppress(ConnectionError):
+            while not writer.is_closing():
+                writer.write(b"x")
+                await writer.drain()
+                await asyncio.sleep(0.01)
+        has_ended.set()
+
+    server.answers["/hold"] = hold
+    work = asyncio.create_task(
+        ran(processes, tmp_path, f"curl -sSN {server.url('/hold')}", f"127.0.0.1:{server.port}")
+    )
+    await has_begun.wait()
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    async with asyncio.timeout(5):
+        await has_ended.wait()
