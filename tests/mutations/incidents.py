@@ -10,7 +10,7 @@ INCIDENTS = (
     Mutation(
         "an option that runs a program does nothing",
         "policy/programs_options.py",
-        'return Uses(asks=f"`{option.name}` of `{name}` runs another program.")',
+        'return Uses(scripts=scripts, asks=f"`{option.name}` of `{name}` runs another program.")',
         "return Uses()",
         f"{_FILE}::test_cve_2026_28363_an_abbreviated_option_is_the_option",
     ),
@@ -72,7 +72,7 @@ INCIDENTS = (
     ),
     Mutation(
         "a script of sed may write",
-        "policy/programs_search.py",
+        "policy/programs_languages.py",
         '_SED_FLAGS = re.compile(rf"[gpiIm0-9]*{_SED_END}")',
         '_SED_FLAGS = re.compile(rf"(?:[gpiIm0-9]|w \\w+)*{_SED_END}")',
         f"{_FILE}::test_cve_2025_64755_a_script_of_sed_that_writes_needs_a_person",

@@ -7,6 +7,7 @@ from tests.mutations.bench import Mutation
 _TABLE = "tests/policy/test_programs.py"
 _SHELL = "tests/policy/test_programs_shell.py"
 _TRICKS = "tests/policy/test_tricks.py"
+_PLACES = "tests/policy/test_programs_places.py"
 
 PROGRAMS = (
     Mutation(
@@ -60,7 +61,7 @@ PROGRAMS = (
     ),
     Mutation(
         "every flag of s in sed is plain",
-        "policy/programs_search.py",
+        "policy/programs_languages.py",
         'rf"[gpiIm0-9]*',
         'rf"[egpiIm0-9]*',
         _TABLE,
@@ -165,14 +166,14 @@ PROGRAMS = (
     ),
     Mutation(
         "awk prints only to its output",
-        "policy/programs_search.py",
+        "policy/programs_languages.py",
         '            case "|" | ">" if is_printing:\n                return False\n',
         "",
         _TABLE,
     ),
     Mutation(
         "a name that a pattern matches is a program of awk",
-        "policy/programs_search.py",
+        "policy/programs_languages.py",
         "(_is_open(reading.operands[0]) or not is_plain(reading.operands[0].text))",
         "not is_plain(reading.operands[0].text)",
         _TABLE,
@@ -246,5 +247,82 @@ PROGRAMS = (
         "    return all(word.is_known and not word.is_glob for word in words)\n",
         "    return True\n",
         "tests/policy/test_found.py",
+    ),
+    Mutation(
+        "a program that nobody reads writes nowhere",
+        "policy/programs.py",
+        "placed_uses(name, words), started])",
+        "started])",
+        _PLACES,
+    ),
+    Mutation(
+        "a program of the workspace writes nowhere",
+        "policy/programs.py",
+        'placed_uses(first.text.rpartition("/")[2], words)',
+        "Uses()",
+        _PLACES,
+    ),
+    Mutation(
+        "what another program starts is not followed",
+        "policy/programs.py",
+        "placed_uses(name, words), started])",
+        "placed_uses(name, words)])",
+        _PLACES,
+    ),
+    Mutation(
+        "a long option with one dash is many short ones",
+        "policy/programs_options.py",
+        'text.startswith("--") or (len(long) > 2 and long in options)',
+        'text.startswith("--")',
+        _PLACES,
+    ),
+    Mutation(
+        "what an option runs is not judged",
+        "policy/programs_options.py",
+        "return Uses(scripts=scripts, asks",
+        "return Uses(asks",
+        _PLACES,
+    ),
+    Mutation(
+        "what a script of `sed` writes is not judged",
+        "policy/programs_languages.py",
+        "for act in _acts_of_sed(word.text)]",
+        "for act in ()]",
+        _PLACES,
+    ),
+    Mutation(
+        "what a program of `awk` writes is not judged",
+        "policy/programs_languages.py",
+        "for act in acts_of(reading.operands[0].text)]",
+        "for act in ()]",
+        _PLACES,
+    ),
+    Mutation(
+        "a part of `s` that does not end is plain",
+        "policy/programs_languages.py",
+        "return at if at <= len(script) else -1",
+        "return at",
+        _PLACES,
+    ),
+    Mutation(
+        "a setting of git runs nothing",
+        "policy/programs_settings.py",
+        "    return Uses(scripts=(value,)) if",
+        "    return NOTHING if",
+        _PLACES,
+    ),
+    Mutation(
+        "a variable leads nowhere",
+        "policy/programs_shell.py",
+        "    return done._replace(asks=",
+        "    return Uses(asks=",
+        _PLACES,
+    ),
+    Mutation(
+        "a new repository may bring its own configuration",
+        "policy/programs_git.py",
+        'return _WRITES_CONFIG if templates or given.has("-c", "--config") else ""',
+        'return ""',
+        _PLACES,
     ),
 )

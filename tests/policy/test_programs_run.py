@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from holdfast.policy.programs import PROGRAMS_THAT_LOOK, uses_of
-from holdfast.policy.programs_search import is_plain_awk, is_plain_sed
+from holdfast.policy.programs_languages import is_plain_awk, is_plain_sed
 from holdfast.policy.simple import SimpleCommand, Word
 
 NEVER_END = {"sleep", "tail", "wait", "arch", "hostname"}

@@ -11,18 +11,22 @@ from collections.abc import Mapping
 
 from holdfast.policy.programs_files import FILE_READERS, WRITERS
 from holdfast.policy.programs_git import GIT_READERS
+from holdfast.policy.programs_languages import LANGUAGE_READERS
 from holdfast.policy.programs_net import NET_READERS
 from holdfast.policy.programs_options import Program, shown, uses_by_row
+from holdfast.policy.programs_places import PLACES, placed_uses, started_by
 from holdfast.policy.programs_risks import why_it_asks
 from holdfast.policy.programs_search import SEARCH_READERS, SEARCHERS
 from holdfast.policy.programs_shell import BUILTINS, SHELL_READERS, uses_of_variable
 from holdfast.policy.programs_text import PRINTERS, READERS
 from holdfast.policy.simple import SimpleCommand, Word
 from holdfast.policy.uses import Reader, Use, Uses, merged
+from holdfast.protocol.launchers import is_interpreter
 
 ROWS: Mapping[str, Program] = {**READERS, **PRINTERS, **SEARCHERS, **WRITERS, **BUILTINS}
 _READERS: Mapping[str, Reader] = {
     **SEARCH_READERS,
+    **LANGUAGE_READERS,
     **FILE_READERS,
     **GIT_READERS,
     **NET_READERS,
@@ -31,7 +35,7 @@ _READERS: Mapping[str, Reader] = {
 
 KNOWN = frozenset({*ROWS, *_READERS})
 """Every program that has a place in the table."""
-PROGRAMS_THAT_LOOK = frozenset({*READERS, *PRINTERS, *SEARCHERS, *SEARCH_READERS})
+PROGRAMS_THAT_LOOK = frozenset({*READERS, *PRINTERS, *SEARCHERS, *SEARCH_READERS, *LANGUAGE_READERS})
 """Programs that read and print, unless an option says otherwise."""
 _BACK = re.compile(r"(?:\A|/)(?!\.\.?/)[^/]+/+(?:\./+)*\.\.(?:/|\Z)")
 _COUNTED = re.compile(r"\(\(|\$\(\(|\[|[A-Za-z_]\w*(?:\[.*\])?\+?=|\$\{\w*[^\w}]", re.DOTALL)
@@ -68,18 +72,18 @@ def _by_program(command: SimpleCommand) -> Uses:
     first, words = command.words[0], command.words[1:]
     name = program_name(first)
     if not name:
-        return Uses(
-            asks=f"`{shown(first.text)}` is not a program of the system."
-            if first.is_known
-            else _unknown(first)
-        )
+        if not first.is_known:
+            return Uses(asks=_unknown(first))
+        asks = f"`{shown(first.text)}` is not a program of the system."
+        return merged([Uses(asks=asks), placed_uses(first.text.rpartition("/")[2], words)])
     if (reader := _READERS.get(name)) is not None:
         return reader(command, name)
     if (row := ROWS.get(name)) is not None:
         return uses_by_row(name, row, words)
     if name in _SHOWS_VERSION and [word.text for word in words] == ["--version"]:
         return Uses()
-    return Uses(asks=why_it_asks(name))
+    started = started_by(command, lambda text: text in KNOWN or text in PLACES or is_interpreter(text))
+    return merged([Uses(asks=why_it_asks(name)), placed_uses(name, words), started])
 
 
 def _unknown(first: Word) -> str:

@@ -53,7 +53,7 @@ WRITERS: Mapping[str, Program] = {
     ),
     **dict.fromkeys(
         ("7z", "7za", "7zr", "7zz", "jar", "pax", "rar", "ar"),
-        Program(operands="text read*", searches="links", risk=MEDIUM_RISK["zip"]),
+        Program(operands="text make read*", writes="-o= -C= -w= -f=", searches="links", risk=MEDIUM_RISK["zip"]),
     ),
     **{
         name: Program(
@@ -134,7 +134,7 @@ _TAR = Program(
     "--bzip2 --xz --exclude= --strip-components= --transform= --dereference --to-stdout --owner= --group= "
     "--mtime= --sort= --format= --zstd",
     reads="-T= -X= --files-from= --exclude-from=",
-    writes="-f= --file= -C= --directory=",
+    writes="-f= --file= -C= --directory= -g= --listed-incremental= --index-file=",
     runs="-I= --use-compress-program= --checkpoint-action= --to-command= --info-script= "
     "--new-volume-script= --rsh-command= --rmt-command= -F=",
     searches="all",
@@ -169,7 +169,8 @@ def uses_of_rsync(command: SimpleCommand, name: str) -> Uses:
     words = command.words[1:]
     operands = reading_of(_RSYNC, words).operands
     target = operands[-1] if len(operands) > 1 else None
-    return uses_by_row(name, _RSYNC, [word for word in words if word is not target])
+    made = (Use("write", target),) if target is not None and ":" not in target.text else ()
+    return merged([Uses(made), uses_by_row(name, _RSYNC, [word for word in words if word is not target])])
 
 
 # --- cp, mv, install, ln --------------------------------------------------------------------------

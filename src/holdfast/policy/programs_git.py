@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterator, Mapping
 
 from holdfast.policy.programs_options import Program, reading_of, shown, uses_by_row
+from holdfast.policy.programs_settings import uses_of_setting
 from holdfast.policy.simple import SimpleCommand, Word
 from holdfast.policy.uses import Reader, Use, Uses, merged
 
@@ -201,6 +203,7 @@ _LISTING: Mapping[str, Mapping[str, Program]] = {
 }
 """Subcommands that only read if they begin with one of these words; empty: with no word."""
 
+_CHANGES = "changes the repository, or is not known"
 _MAKES: Mapping[str, Program] = {
     "add": Program(
         operands="read*",
@@ -213,12 +216,46 @@ _MAKES: Mapping[str, Program] = {
         asks="--remote= --add-file=", risk="packs files",
     ),
     "clone": Program(
-        operands="text make", plain="-q -v --depth= -b= --branch= --single-branch", risk="fetches a repository"
+        operands="text make", plain="-q -v --depth= -b= --branch= --single-branch -o= -c= --config= -j= --filter= "
+        "--recursive",
+        writes="--separate-git-dir=", reads="--template= --reference=", risk="fetches a repository",
     ),
     "format-patch": _LOG.also(writes="-o= --output-directory=")._replace(risk="writes files"),
     "bundle": Program(operands="text write text*", risk="packs a repository"),
+    "rebase": Program(operands="text*", plain="-i --onto=", runs="-x= --exec=", risk=_CHANGES),
+    "filter-branch": Program(
+        operands="text*", plain="-f --prune-empty --subdirectory-filter=", risk=_CHANGES,
+        runs="--setup= --env-filter= --tree-filter= --index-filter= --parent-filter= --msg-filter= --commit-filter= "
+        "--tag-name-filter=",
+    ),
+    **dict.fromkeys(
+        ("fetch", "pull", "ls-remote"),
+        Program(operands="text*", plain="-q -v -o= -j= --depth= --refmap=", runs="--upload-pack=", risk=_CHANGES),
+    ),
+    "push": Program(operands="text*", plain="-q -v -u -f -o=", runs="--receive-pack= --exec=", risk=_CHANGES),
+    **dict.fromkeys(
+        ("difftool", "mergetool"),
+        Program(operands="text*", plain="-t= -y -g -d", runs="-x= --extcmd=", risk="runs another program"),
+    ),
+    "init": Program(
+        operands="make", plain="-q -b= --quiet --bare --initial-branch= --object-format= --shared?",
+        writes="--separate-git-dir=", reads="--template=", risk="makes a repository",
+    ),
+    "apply": Program(
+        operands="read*", plain="-p= -C= -R -3 -v -q --stat --numstat --summary --check --index --cached --reverse "
+        "--3way --exclude= --include= --whitespace= --recount --unidiff-zero", writes="--directory=",
+        risk="changes the files that a patch names",
+    ),
+    "checkout-index": Program(
+        operands="text*", plain="-a -f -n -q -u -z --all --force --stage= --stdin", writes="--prefix=",
+        risk="changes files",
+    ),
+    "submodule": Program(
+        operands="text text make", plain="-q -b= -f --quiet --branch= --force --name= --depth= --init --recursive",
+        reads="--reference=", risk="changes the repository",
+    ),
 }  # fmt: skip
-_UNKNOWN = Program(operands="text*", risk="changes the repository, or is not known")
+_UNKNOWN = Program(operands="text*", risk=_CHANGES)
 
 # --- git config -----------------------------------------------------------------------------------
 
@@ -272,6 +309,11 @@ def uses_of_git(command: SimpleCommand, name: str) -> Uses:
         found.append(Uses(asks="`git` runs what the repository of that folder names."))
     if reading.operands:
         found.append(_subcommand(reading.operands[0], reading.operands[1:]))
+    for word in reading.values("-c"):
+        key, _, value = word.text.partition("=")
+        found.append(uses_of_setting(key, word._replace(text=value)))
+    found.append(Uses(tuple([Use("read", word) for word in reading.values("--git-dir", "--exec-path")])))
+    found.append(Uses(tuple([Use("write", word) for word in reading.values("--work-tree")])))
     uses = merged(found)
     folders = [word.text for word in reading.values("-C")]
     return _from_folder(posixpath.join("", *folders), uses) if folders else uses
@@ -297,7 +339,10 @@ def _subcommand(subcommand: Word, words: tuple[Word, ...]) -> Uses:
         row = _MAKES.get(subcommand.text, _UNKNOWN)
         if row.searches and any(_IS_PATHSPEC.search(word.text) for word in words):
             words = (*words, Word("."))
-        return merged([addresses, uses_by_row(name, row, words)])
+        inner = Uses(
+            scripts=tuple(_run_by(subcommand.text, words)), denies=_written_by(subcommand.text, row, words)
+        )
+        return merged([addresses, uses_by_row(name, row, words), inner])
     if program.operands == "ask*" and reading_of(program, words).has(*_LISTS.split()):
         program = program._replace(operands="text*")
     if program.operands.endswith(("read*", "rev*")):
@@ -323,6 +368,26 @@ def _beyond_the_index(subcommand: str, program: Program, words: tuple[Word, ...]
         is_new = given.has("--exclude-standard") and not given.has("-i", "--ignored")
         return program._replace(searches="unignored" if is_new else "all", is_listing=True)
     return program
+
+
+def _run_by(subcommand: str, words: tuple[Word, ...]) -> Iterator[Word]:
+    """Return the commands that the words of a subcommand spell out: `bisect run`, `submodule foreach`, `ext::`."""
+    texts = [word.text for word in words]
+    known = [text for text, word in zip(texts, words, strict=True) if word.is_known]
+    yield from (Word(text.removeprefix("ext::")) for text in known if text.startswith("ext::"))
+    verb = {"bisect": "run", "submodule": "foreach"}.get(subcommand)
+    if verb in texts and len(known) == len(texts):
+        after = texts[texts.index(verb) + 1 :]
+        yield Word(" ".join(after) if subcommand == "submodule" else shlex.join(after))
+
+
+def _written_by(subcommand: str, row: Program, words: tuple[Word, ...]) -> str:
+    """Return why `clone` and `init` never run: they would write the configuration or the hooks of a repository."""
+    if subcommand not in ("clone", "init"):
+        return ""
+    given = reading_of(row, words)
+    templates = [word.text for word in given.values("--template") if word.text]
+    return _WRITES_CONFIG if templates or given.has("-c", "--config") else ""
 
 
 def _stashed(word: Word) -> Uses:

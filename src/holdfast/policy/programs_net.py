@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
 from holdfast.policy.programs_options import Program, Reading, reading_of, shown, uses_by_row
+from holdfast.policy.programs_places import placed_uses
 from holdfast.policy.simple import SimpleCommand, Word
 from holdfast.policy.uses import Reader, Use, Uses, merged
 
@@ -152,7 +153,10 @@ def uses_of_connector(command: SimpleCommand, name: str) -> Uses:
     copied = [
         Use("read", word, deep="links") for word in operands[:-1] if name == "scp" and ":" not in word.text
     ]
-    return Uses(tuple(copied), sends=sends, asks=f"`{name}` talks to another machine.")
+    if name == "scp":
+        copied += [Use("write", word) for word in operands[-1:] if ":" not in word.text]
+    uses = Uses(tuple(copied), sends=sends, asks=f"`{name}` talks to another machine.")
+    return merged([uses, placed_uses(name, command.words[1:])])
 
 
 def _is_host(word: Word, name: str) -> bool:

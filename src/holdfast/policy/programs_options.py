@@ -44,7 +44,8 @@ class Program(NamedTuple):
     """A row of the table: what the options and operands of a program do."""
 
     operands: str = "read*"
-    """What the operands are, in order; `*` repeats the last one. An operand too many makes a person look.
+    """What the operands are, in order; `*` repeats one as often as there is room. An operand too many makes a person
+    look.
 
     `text` is only text. `read`. `write`: it is replaced. `make`: it is made, added to or deleted. `tree`: a write to
     everything under it. `rev`: a version, with a path after its colon. `format`: only text if it
@@ -202,7 +203,9 @@ def reading_of(program: Program, words: Sequence[Word]) -> Reading:
             break
         if text == "--":
             break
-        found = _long(options, word) if text.startswith("--") else _short(options, word)
+        long = text.partition("=")[0]
+        is_long = text.startswith("--") or (len(long) > 2 and long in options)
+        found = _long(options, word) if is_long else _short(options, word)
         strange = strange or _strange(found, word, row)
         most = 0
         for each in found:
@@ -316,7 +319,8 @@ def _by_option(name: str, given: Given) -> Uses:
                 tuple(map(_read, words)), asks=f"`{option.name}` of `{name}` reads files that another names."
             )
         case "run":
-            return Uses(asks=f"`{option.name}` of `{name}` runs another program.")
+            scripts = tuple([word for word in words if word.is_known and not word.is_glob])
+            return Uses(scripts=scripts, asks=f"`{option.name}` of `{name}` runs another program.")
         case "deny":
             return Uses(denies=f"`{option.name}` of `{name}` leads around the list of hosts.")
         case _:
@@ -329,6 +333,7 @@ def by_operands(name: str, program: Program, reading: Reading) -> Uses:
     shape = row.shape
     if row.stands_in and reading.has(*row.stands_in):
         shape = shape[1:]
+    shape = _spread(shape, len(operands))
     is_walking = not row.walks or reading.has(*row.walks)
     search = _search(program, row, reading) if is_walking else None
     found = [_by_operand(name, shape, at, word, search) for at, word in enumerate(operands)]
@@ -340,6 +345,13 @@ def by_operands(name: str, program: Program, reading: Reading) -> Uses:
     if program.without and is_walking and (is_doubtful or len(operands) <= shape.count("text")):
         found.append(_searched(Uses((_read(Word(program.without)),)), search))
     return merged(found)
+
+
+def _spread(shape: tuple[str, ...], count: int) -> tuple[str, ...]:
+    """Return a shape with an operand that is repeated before the last one, as often as there is room."""
+    if len(shape) < 2 or not shape[-2].endswith("*"):
+        return shape
+    return (*shape[:-2], *[shape[-2].rstrip("*")] * (count - len(shape) + 1), shape[-1])
 
 
 def _runs(reading: Reading) -> bool:

@@ -1,24 +1,20 @@
-"""Programs that search and transform text by a language of their own: find, fd, rg, sed, awk and jq.
+"""Programs that search files and their content: find, fd, rg and their kin.
 
-A text in such a language is read as far as is easy. Whatever is not read makes a person look.
+The expression of `find` is read as far as is easy. Whatever is not read makes a person look.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import dropwhile
 
 from holdfast.policy.programs_options import (
     Program,
-    doubts,
     is_plain_pattern,
     operand_uses,
-    reading_of,
     shown,
-    uses_by_row,
 )
-from holdfast.policy.programs_text import GREP, READERS
+from holdfast.policy.programs_text import GREP
 from holdfast.policy.simple import Found, SimpleCommand, Word
 from holdfast.policy.uses import LOOKS_AT_NAMES, Depth, Reader, Use, Uses, merged
 
@@ -268,152 +264,4 @@ def _with_matches(
     return SimpleCommand(tuple(inner), folders=command.folders, is_folder_known=command.is_folder_known)
 
 
-# --- sed ------------------------------------------------------------------------------------------
-
-_SED = Program(
-    operands="text read*",
-    plain="-n -E -r -s -u -z -l= -b -e= -i? --quiet --silent --regexp-extended --separate "
-    "--unbuffered --null-data --line-length= --expression= --posix --debug --sandbox --binary --in-place?",
-    reads="-f= --file=",
-    asks="--follow-symlinks",
-    stands_in="-e --expression -f --file",
-)
-_SED_BLANKS = re.compile(r"[ \t;\n{}]*")
-_SED_PLACE = r"(?:{}\d+|\$|/(?:[^/\\\n]|\\[^\n])*/[IM]*)"
-_SED_ADDRESS = re.compile(
-    rf"{_SED_PLACE.format('')}(?:~\d+)?(?:[ \t]*,[ \t]*{_SED_PLACE.format('[+~]?')})?[ \t]*"
-)
-_SED_END = r"(?=[ \t]*(?:[;}\n]|\Z))"
-_SED_COMMAND = re.compile(
-    rf"!?[ \t]*(?:[pPdDhHgGxnNlFz=]{_SED_END}|[qQ][ \t]*\d*{_SED_END}|[:btT][ \t]*\w*{_SED_END}"
-    r"|(?P<text>[sy])(?P<by>[!-/:-@\[\]^`{-~]))"
-)
-_SED_FLAGS = re.compile(rf"[gpiIm0-9]*{_SED_END}")
-
-
-def uses_of_sed(command: SimpleCommand, name: str) -> Uses:
-    """Return what `sed` does: its script is read, and only one that changes the text is known."""
-    words = command.words[1:]
-    reading = reading_of(_SED, words)
-    scripts = reading.values("-e", "--expression")
-    files = reading.operands
-    if not reading.has(*_SED.stands_in.split()):
-        scripts, files = (*scripts, *files[:1]), files[1:]
-    uses = [uses_by_row(name, _SED, words)]
-    if reading.has("-f", "--file"):
-        uses.append(Uses(asks=f"`{name}` runs a script in a file."))
-    unread = next((word.text for word in scripts if _is_open(word) or not is_plain_sed(word.text)), "")
-    if unread:
-        uses.append(
-            Uses(asks=f"The script `{shown(unread)}` of `{name}` may run a program or use other files.")
-        )
-    if reading.has("-i", "--in-place"):
-        endings = reading.values("-i", "--in-place")
-        uses.append(Uses(tuple([_edited(word, ending) for word in files for ending in (Word(""), *endings)])))
-        if any("/" in word.text or "*" in word.text for word in endings):
-            uses.append(Uses(asks=f"`{name}` copies the old file to another folder."))
-    return merged(uses)
-
-
-def _edited(file: Word, ending: Word) -> Use:
-    return Use("write", file._replace(text=f"{file.text}{ending.text}"), overwrites=True)
-
-
-def is_plain_sed(script: str) -> bool:
-    """Return whether a script of `sed` consists of commands that change nothing but the text."""
-    at = 0
-    while True:
-        blanks = _SED_BLANKS.match(script, at)
-        at = blanks.end() if blanks else at
-        if at == len(script):
-            return True
-        if address := _SED_ADDRESS.match(script, at):
-            at = address.end()
-            if script.startswith("{", at):
-                continue
-        found = _SED_COMMAND.match(script, at)
-        if found is None:
-            return False
-        at = found.end()
-        if found["text"] and (at := _after_parts(script, at, found["by"])) < 0:
-            return False
-
-
-def _after_parts(script: str, at: int, by: str) -> int:
-    """Return where the flags of `s` or `y` end; -1 if one of them is not plain."""
-    for _ in range(2):
-        while at < len(script) and script[at] != by:
-            at += 2 if script[at] == "\\" else 1
-        at += 1
-    flags = _SED_FLAGS.match(script, at) if at <= len(script) else None
-    return flags.end() if flags else -1
-
-
-# --- awk and jq -----------------------------------------------------------------------------------
-
-_AWK = Program(
-    operands="text read*", plain="-F= -v= --field-separator= --assign=", reads="-f= --file=", is_ordered=True
-)
-_AWK_ACTS = re.compile(r"@|system|getline|close|ARG|SYMTAB|include|load|\\\r?\n")
-_AWK_TOKEN = re.compile(r'"(?:[^"\\\n]|\\[^\n])*"|print|[;}|>/#"\\]')
-_JQ_LOADS = re.compile(r"\b(?:import|include|modulemeta|input_filename|get_search_list)\b")
-
-
-def uses_of_awk(command: SimpleCommand, name: str) -> Uses:
-    """Return what `awk` does. A program that could open or run anything is not known."""
-    return _with_program(command, name, _AWK, is_plain_awk)
-
-
-def is_plain_awk(program: str) -> bool:
-    """Return whether a program of `awk` opens and runs nothing. `<` does so only with `getline`, and `>` and `|` only
-    at the end of a `print`: before the first one, and after it has ended, they compare.
-    """
-    if _AWK_ACTS.search(program):
-        return False
-    is_printing = False
-    for token in _AWK_TOKEN.finditer(program):
-        match token[0]:
-            case "print":
-                is_printing = True
-            case ";" | "}":
-                is_printing = False
-            case "|" | ">" if is_printing:
-                return False
-            case "/" | "#" | '"' | "\\":  # from here on, it is not clear what is in quotes
-                rest = program[token.start() :]
-                printed = rest if is_printing else rest.partition("print")[2]
-                return "|" not in printed and ">" not in printed
-            case _:
-                pass
-    return True
-
-
-def uses_of_jq(command: SimpleCommand, name: str) -> Uses:
-    """Return what `jq` does. A filter that loads others is not known."""
-    return _with_program(command, name, READERS["jq"], lambda text: not _JQ_LOADS.search(text))
-
-
-def _with_program(
-    command: SimpleCommand, name: str, program: Program, is_plain: Callable[[str], bool]
-) -> Uses:
-    words = command.words[1:]
-    reading = reading_of(program, words)
-    uses = [uses_by_row(name, program, words)]
-    if reading.has("-f", "--file", "--from-file"):
-        uses.append(Uses(asks=f"`{name}` runs a program in a file."))
-    elif reading.operands and (_is_open(reading.operands[0]) or not is_plain(reading.operands[0].text)):
-        uses.append(Uses(asks=f"The program of `{name}` may run something or use other files."))
-    return merged([*uses, doubts(name, program, words, reading)])
-
-
-def _is_open(word: Word) -> bool:
-    """Return whether a word may become the name of a file, which would be read as a program."""
-    return word.is_glob or word.found is not None
-
-
-SEARCH_READERS: Mapping[str, Reader] = {
-    "find": uses_of_find,
-    "sed": uses_of_sed,
-    "jq": uses_of_jq,
-    **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), uses_of_awk),
-}
+SEARCH_READERS: Mapping[str, Reader] = {"find": uses_of_find}

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from holdfast.policy.programs_found import words_from
 from holdfast.policy.programs_options import Program, reading_of, shown, uses_by_row
+from holdfast.policy.programs_settings import uses_of_value
 from holdfast.policy.protected import is_matched
 from holdfast.policy.simple import SimpleCommand, Word
-from holdfast.policy.uses import Reader, Use, Uses, merged
+from holdfast.policy.uses import NOTHING, Reader, Use, Uses, merged
 from holdfast.protocol.launchers import PRIVILEGED
 
 # --- variables ------------------------------------------------------------------------------------
@@ -40,14 +41,15 @@ _FILL = frozenset({"read", "mapfile", "readarray", "printf"})
 
 def uses_of_variable(name: str, value: Word) -> Uses:
     """Return why a person must look at setting a variable: programs read many, and some make them run code."""
-    if _OWN_NAME.fullmatch(name) and not name.endswith("_proxy"):
-        return Uses()  # the command's own: no program reads it
+    done = uses_of_value(name, value)
+    if done is NOTHING and _OWN_NAME.fullmatch(name) and not name.endswith("_proxy"):
+        return done  # the command's own: no program reads it
     is_plain = value.is_known and "/" not in value.text and not value.is_glob
     if is_plain and (name in _SAFE_VARIABLES or name.startswith("LC_")):
         return Uses()
     if is_plain and name in _PAGERS and value.text in ("", "cat"):
         return Uses()
-    return Uses(asks=f"The variable `{shown(name)}` may change what programs do.")
+    return done._replace(asks=f"The variable `{shown(name)}` may change what programs do.")
 
 
 def _set_by(words: Sequence[Word], name: str) -> Iterator[Uses]:
