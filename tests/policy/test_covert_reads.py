@@ -142,6 +142,31 @@ async def test_what_an_expansion_may_become_counts(plain: Reference, text: str) 
 @pytest.mark.parametrize(
     "text",
     [
+        *("(a=(.en v); cat ${a[0]}v)", "a[0]=.en; cat ${a[0]}v", "declare -A a=([x]=.en); cat ${a[x]}v"),
+        *("declare -n r=x; x=.en; cat ${r}v", "x=.e; x+=nv; cat $x", "set -- .en v; cat $1$2"),
+        *("mapfile -t a <<< .en; cat ${a[0]}v", "printf -v x .en; cat ${x}v", "f() { cat $1v; }; f .en"),
+        *("IFS=, read -r a b <<< '.en,v'; cat $a$b", "echo .en | while read x; do cat ${x}v; done"),
+        *(
+            "printf '.en\\nv' | paste -sd '' | xargs cat",
+            "bash -c 'cat $1$2' _ .en v",
+            'cat "$X.en"$(echo v)',
+        ),
+        *(
+            "awk -v a=.en 'BEGIN { getline x < (a \"v\"); print x }'",
+            'ruby -e \'puts File.read(".e" + "nv")\'',
+        ),
+        *("cat $X$(echo id_)$(echo rsa)", "cat ~/$(printf .ss)h/$X"),
+    ],
+)
+async def test_a_usual_name_of_a_secret_counts_if_the_text_has_its_pieces(
+    plain: Reference, text: str
+) -> None:
+    assert await judged(plain, text) == {text: "deny"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
         *("sed '1r.env' a.txt", "sed r.env a.txt", "sed -e '$r ./.env' a.txt", "ed -s a.txt <<< 'r .env'"),
         *(
             "xargs cat <<E\n.env\nE",
@@ -222,6 +247,7 @@ async def test_a_controlling_file_that_a_text_or_a_folder_leads_to_is_written(
             "grep -rl x src | xargs sed -i s/a/b/",
             "psql -c 'select a.key from b'",
         ),
+        *("docker run --env A=$B .", "env | grep $A .", "cat $A | awk '{ print $2 }' > env.txt; ls . -v"),
     ],
 )
 async def test_honest_work_beside_a_secret_goes_on_under_full(plain: Reference, text: str) -> None:
@@ -255,8 +281,19 @@ async def test_git_takes_up_only_what_it_does_not_ignore(plain: Reference) -> No
             "git stash -u": verdict,
         }
     ignores.write_text(".env\n")
-    texts = ("> .gitignore; git add -A", "rm .git*; git add -A", "git add -f .", "git stash -a")
+    texts = (
+        *("> .gitignore; git add -A", "rm .git*; git add -A", "git add -f .", "git stash -a"),
+        *(
+            "git mv .gitignore x && git add -A",
+            "git rm -f .gitignore; git add .",
+            "git restore . && git add -A",
+        ),
+        *("git checkout HEAD~1 -- .gitignore; git stash -u", "git reset --hard HEAD~1 && git add -A"),
+        "git clean -fd && git add -A",
+    )
     assert set((await judged(plain, *texts)).values()) == {"deny"}
+    honest = ("git checkout -b new && git add -A", "git reset && git add -A", "git pull && git add -A")
+    assert set((await judged(plain, *honest)).values()) == {"allow"}
     (plain.workspace / ".env").rename(plain.workspace / "src" / ".env")
     assert await judged(plain, "git add .") == {"git add .": "allow"}
 

@@ -80,7 +80,7 @@ async def test_a_variable_is_known_only_if_nothing_else_can_set_it(reference: Re
         "bash -c \"sh -c '[[ a || ./x ]]'\"",
         "sh -c 'x=\\&; eval \"cd src $x> /dev/null && cat a.txt\"'",
         "ls {PATH}>new",
-        "cat < .e{nv,nv}",
+        "cat < a{b,b}.txt",
         "echo x >& '$(./x)'",
         "x='$(./x)'; echo x >& \"$x\"",
         "echo x >& '.gi{t..t}'/x",

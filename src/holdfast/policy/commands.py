@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from holdfast.policy.paths import may_be_secret, secret_rule
+from holdfast.policy.pieces import secret_in_pieces
 from holdfast.policy.programs import uses_of
 from holdfast.policy.shell import read_script
 from holdfast.policy.shell_flow import MAX_FOLDERS
@@ -66,6 +67,8 @@ class Command(NamedTuple):
     """Its commands, if it has nothing but literal words, `&&`, `||`, `;` and `|`."""
     home: str = ""
     """The folder that `~` means."""
+    pieced: str = ""
+    """The name of a secret that it has in pieces, if something in it is known only when it runs."""
 
 
 class _Next(NamedTuple):
@@ -140,7 +143,14 @@ def parsed(text: str, home: str = "", here: str = "") -> Command:
         next(filter(None, hidden), ""),
         plain,
         home,
+        secret_in_pieces(text) if why or any(map(_is_open, steps)) else "",
     )
+
+
+def _is_open(step: Step) -> bool:
+    """Return whether not everything that a command uses is known."""
+    command, uses = step
+    return bool(uses.asks or uses.inner or uses.scripts) or False in [word.is_known for word in command.words]
 
 
 def _inside(command: SimpleCommand, around: SimpleCommand) -> SimpleCommand:

@@ -342,7 +342,8 @@ def _subcommand(subcommand: Word, words: tuple[Word, ...]) -> Uses:
         inner = Uses(
             scripts=tuple(_run_by(subcommand.text, words)), denies=_written_by(subcommand.text, row, words)
         )
-        return merged([addresses, uses_by_row(name, row, words), inner])
+        lost = (Use("write", Word(".gitignore")),) if _may_change_ignores(subcommand.text, words) else ()
+        return merged([addresses, uses_by_row(name, row, words), inner, Uses(lost)])
     if program.operands == "ask*" and reading_of(program, words).has(*_LISTS.split()):
         program = program._replace(operands="text*")
     if program.operands.endswith(("read*", "rev*")):
@@ -379,6 +380,20 @@ def _run_by(subcommand: str, words: tuple[Word, ...]) -> Iterator[Word]:
     if verb in texts and len(known) == len(texts):
         after = texts[texts.index(verb) + 1 :]
         yield Word(" ".join(after) if subcommand == "submodule" else shlex.join(after))
+
+
+def _may_change_ignores(subcommand: str, words: tuple[Word, ...]) -> bool:
+    """Return whether a subcommand may take away what says which files git ignores. Another branch may do so, too."""
+    texts = [word.text for word in words]
+    if subcommand == "clean":
+        return "-n" not in texts and "--dry-run" not in texts
+    if subcommand == "reset":
+        return not {"--hard", "--merge", "--keep"}.isdisjoint(texts)
+    if subcommand not in ("mv", "rm", "checkout", "restore"):
+        return False
+    names = {posixpath.basename(text) for text in texts}
+    is_whole = not {".", ":/", ":", "*"}.isdisjoint(texts)
+    return is_whole or ".gitignore" in names or any(_IS_PATHSPEC.search(text) for text in texts)
 
 
 def _written_by(subcommand: str, row: Program, words: tuple[Word, ...]) -> str:

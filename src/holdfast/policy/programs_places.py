@@ -217,7 +217,7 @@ _ONLY_WITH: Mapping[str, tuple[str, ...]] = {
     "ruby": ("-i",),
     "yq": ("-i", "--inplace", "--in-place"),
 }
-"""Options without which the operands of a program are no files that it writes."""
+"""Options with which a program writes the files that are its operands; without them it does not."""
 _INSTALL_VARIABLES = ("DESTDIR", "INSTALL_ROOT", "O")
 """Variables of `make` that say where it writes."""
 _VERSION = re.compile(r"-?[0-9.]+\Z")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -97,7 +98,7 @@ _BUILTINS: Mapping[str, Program] = {
 BUILTINS: Mapping[str, Program] = {name: row._replace(is_ordered=True) for name, row in _BUILTINS.items()}
 """The options of a builtin end at its first operand."""
 _RUNS_WORDS = frozenset(
-    {"alias", "enable", "complete", "compgen", "compopt", "bind", "let", "fc", "history", "coproc", "source",
+    {"alias", "enable", "complete", "compopt", "bind", "let", "fc", "history", "coproc", "source",
      ".", "help", "suspend", "logout", "disown", "bg", "fg", "getopts", "unalias"}
 )  # fmt: skip
 _NAMES = Program(operands="text*", is_ordered=True)
@@ -113,6 +114,21 @@ _SETS_BY_FORMAT = re.compile(r"%[^A-Za-z%]*[hlLjztq]*n")
 
 def _runs_words(command: SimpleCommand, name: str) -> Uses:
     return Uses(asks=f"`{name}` runs words, or changes what they mean.")
+
+
+_COMPGEN = _NAMES.also(
+    plain="-a -b -c -d -e -f -g -j -k -s -u -v -G= -A= -W= -P= -S= -X= -o=", runs="-F= -C="
+)
+
+
+def _compgen(command: SimpleCommand, name: str) -> Uses:
+    """Return the folder whose names `compgen` prints. It may run a function."""
+    reading = reading_of(_COMPGEN, command.words[1:])
+    found = [Use("read", word._replace(is_glob=True)) for word in reading.values("-G")]
+    if reading.has("-f", "-d", "-A", "-o"):
+        folder = posixpath.dirname("".join([word.text for word in reading.operands[:1]])) or "."
+        found.append(Use("read", Word(folder), deep="all", is_listed=True))
+    return merged([Uses(tuple(found)), _runs_words(command, name)])
 
 
 def _echo(command: SimpleCommand, name: str) -> Uses:
@@ -394,6 +410,7 @@ SHELL_READERS: Mapping[str, Reader] = {
     "mapfile": _setter(_MAPFILE),
     "readarray": _setter(_MAPFILE),
     "unset": _setter(_UNSET),
+    "compgen": _compgen,
     "xargs": _xargs,
     "env": _env,
     **dict.fromkeys(("test", "[", "[["), _test),

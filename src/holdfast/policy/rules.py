@@ -215,6 +215,9 @@ def secret_paths(facts: Facts) -> Decision | None:
             return _deny(
                 "secret-path", f"The command names a secret path ({word}). Work without its content."
             )
+        if command.pieced:
+            reason = f"The command has the name of a secret in pieces ({command.pieced}). Work without its content."
+            return _deny("secret-path", reason)
     return None
 
 

@@ -456,11 +456,9 @@ class _Reader(CommandReader):
         self._check_words(values)
         words = [word for child in values for word in self._argument(child)]
         name = self._words.text(names[0]) if names else ""
-        if (
-            self._words.text(children[0]) != "for"
-            or not NAME.fullmatch(name)
-            or name in ("HOME", "PWD", "OLDPWD")
-        ):
+        if self._words.text(children[0]) == "select":
+            words.append(Word(""))  # what the variable has if the answer is not one of them
+        if not NAME.fullmatch(name) or name in ("HOME", "PWD", "OLDPWD"):
             words = []
         if name == "IFS":
             self._note(_SPLITTING)
