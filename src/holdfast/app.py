@@ -43,10 +43,12 @@ from holdfast.runtime.acceptance import before_sending
 
 if TYPE_CHECKING:
     from holdfast.extensions.factories import Factories
+    from holdfast.policy.protected import Own
     from holdfast.runtime.controller import SessionController
     from holdfast.runtime.ports import Ports
     from holdfast.runtime.undo import Workshop
     from holdfast.tools.checking import Checker
+    from holdfast.tools.fencing import Enclosure
     from holdfast.tools.secret_files import SecretFiles
 
 _DURABLE_STORE = "holdfast.storage.sqlite:SqliteStore"
@@ -78,6 +80,8 @@ _ROOMS = "holdfast.tools.builtin:Rooms"
 _SECRET_FILES = "holdfast.tools.secret_files:SecretFiles"
 _OWN_PLACES = "holdfast.tools.own:OwnPlaces"
 _BACKGROUND = "holdfast.tools.background:Background"
+_FENCES = "holdfast.tools.fencing:Fences"
+_ENCLOSURE = "holdfast.tools.fencing:Enclosure"
 _BUBBLEWRAP = "holdfast.sandbox.bubblewrap:make"
 _LEAVES_OPEN = "holdfast.sandbox.bubblewrap:LEAVES_OPEN"
 _HTTP_POOL = "holdfast.providers.http:HttpPool"
@@ -338,7 +342,11 @@ async def open_app(
         open_rooms.push_async_callback(_close, "The connections to models", http)
         own = factory(_OWN)(**own_places(home, environ))
         images = factory(_IMAGES)(home.folder, clock, config.undo_keep_s) if home is not None else None
-        hooks = factory(_HOOKS)(config.hooks, redact, environ, factories()) if config.hooks else None
+        sandbox = await open_sandbox(config)
+        hooks = None
+        if config.hooks:
+            enclosure = _enclosure(sandbox, own, config)
+            hooks = factory(_HOOKS)(config.hooks, redact, environ, factories(), enclosure)
         if hooks is not None:
             open_rooms.push_async_callback(_close, "What hooks left", hooks)
         notifier = None
@@ -351,7 +359,7 @@ async def open_app(
             secret_in=redact.known_in,
             secret_files=secret_files,
             own=own,
-            rooms=factory(_ROOMS)(images, store, await open_sandbox(config)),
+            rooms=factory(_ROOMS)(images, store, sandbox),
             hooks=hooks,
             web=factory(_WEB)(keys=environ, now_ms=clock.uptime_ms),
         )
@@ -390,6 +398,15 @@ async def open_sandbox(config: Config) -> Sandbox | None:
             hint=f'{hint}With mode = "unsafe", commands run with your own permissions.',
         )
     return sandbox
+
+
+def _enclosure(sandbox: Sandbox | None, own: Own, config: Config) -> Enclosure | None:
+    """Return the sandbox of hooks."""
+    if sandbox is None:
+        return None
+    fences = factory(_FENCES)(factory(_OWN_ON_DISK)(own), str(Path.home()), sandbox.backend)
+    enclosure: Enclosure = factory(_ENCLOSURE)(sandbox, fences, config.policy.walls)
+    return enclosure
 
 
 async def probed_sandbox() -> tuple[Sandbox | None, Finding]:

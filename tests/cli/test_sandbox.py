@@ -133,3 +133,22 @@ def test_a_file_that_grows_too_long_ends_its_command_and_the_model_reads_why(cli
     assert cli("run", "go", "-m", model, "--autonomy", "full").code == 0
     assert results(cli)[0].endswith("[exit code 153; it wrote a file longer than [sandbox] file_size allows]")
     assert (cli.workspace / "long").stat().st_size == 1 << 20
+
+
+@pytest.mark.requirement("L2", "L12")
+def test_a_hook_runs_inside_and_a_notification_does_not(cli: Cli) -> None:
+    (cli.folder / "outside.txt").write_text(BAIT)
+    hook = cli.folder / "hook.sh"
+    hook.write_text(
+        f"cat {cli.folder}/outside.txt >> seen; cp {hook} seen.sh; touch {cli.folder}/written; echo '{{}}'"
+    )
+    cli.configure(
+        f'{WALLS}[hooks.look]\non = ["before_tool"]\ncommand = ["sh", "{hook}"]\n'
+        f'[notify]\non = ["done"]\ncommand = ["touch", "{cli.folder}/heard"]\n'
+    )
+    model = cli.model(calls("list_dir"), says("Done."))
+    assert cli("run", "go", "-m", model, "--autonomy", "full").code == 0
+    assert (cli.workspace / "seen.sh").read_text() == hook.read_text()
+    assert (cli.workspace / "seen").read_text() == ""
+    assert not (cli.folder / "written").exists()
+    assert (cli.folder / "heard").exists()

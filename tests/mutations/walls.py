@@ -162,9 +162,30 @@ WALLS = (
     Mutation(
         "a call runs in another fence than its intent records",
         _BUILDS,
-        "if context.walled is not None and",
-        "if context.walled is None and",
+        "if walled is not None and",
+        "if walled is None and",
         _FENCES,
+    ),
+    Mutation(
+        "what has no fence runs where there is a sandbox",
+        "sandbox/process.py",
+        "if fence is None and self._sandbox is not None:",
+        "if fence is None and self._sandbox is self:",
+        _INSIDE,
+    ),
+    Mutation(
+        "a function of its own process gets the variables of its starter",
+        "tools/function.py",
+        "env=clean_environment(os.environ)",
+        "env=dict(os.environ)",
+        "tests/tools/test_walled_tools.py",
+    ),
+    Mutation(
+        "a hook runs without a sandbox",
+        "app.py",
+        "    if sandbox is None:\n        return None\n    fences",
+        "    if sandbox is None or config:\n        return None\n    fences",
+        _CLI,
     ),
     Mutation(
         "a process with a sandbox runs commands of a run without one outside",

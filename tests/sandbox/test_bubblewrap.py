@@ -174,13 +174,22 @@ async def test_honest_work_succeeds_inside(processes: Processes, scene: Scene) -
 
 
 @pytest.mark.requirement("L2")
-async def test_without_its_fence_the_same_command_does_what_is_forbidden(
-    processes: Processes, scene: Scene
-) -> None:
+async def test_without_its_fence_the_same_command_does_what_is_forbidden(scene: Scene) -> None:
     """So the attempts above fail for the fence, and not for themselves."""
+    processes = Processes()
     for what in ("read a file outside", "read through a link", "read a masked file", "make a hook of git"):
         ended = await processes.run(scene.launch(FORBIDDEN[what], fence=None), lambda _: None)
         assert not ended.exit_code, what
+    await processes.aclose()
+
+
+@pytest.mark.requirement("L2")
+async def test_where_there_is_a_sandbox_nothing_runs_without_a_fence(
+    processes: Processes, scene: Scene
+) -> None:
+    with pytest.raises(SandboxUnavailable, match="has no fence"):
+        await processes.run(scene.launch("touch a.txt", fence=None), lambda _: None)
+    assert not (scene.workspace / "a.txt").exists()
 
 
 @pytest.mark.requirement("L2", "S14")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from pathlib import Path
 
 from holdfast.tools.context import Context
 from holdfast.tools.function import tool
@@ -37,3 +38,13 @@ def breaks(how: str) -> None:
     if how == "dies":
         os._exit(7)
     raise ValueError(how)
+
+
+@tool(effect="exec", isolation="process")
+def reads(path: str) -> str:
+    """Read a file, and say which variables there are."""
+    try:
+        text = Path(path).read_text()
+    except OSError as error:
+        text = error.strerror
+    return f"{text} {sorted(os.environ)}"

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from holdfast.protocol.fence import Backend, Fence, Launch, Walled
-from holdfast.protocol.ports import CallContext
-from holdfast.protocol.settings import Policy, Walls
+from holdfast.protocol.fence import Backend, Fence, Launch
+from holdfast.protocol.settings import Walls
 from holdfast.testing.clock import never_over
 from holdfast.tools import fencing
 from holdfast.tools.background import Background
@@ -264,13 +263,6 @@ def test_the_limits_of_the_configuration_are_those_of_the_fence(fences: Fences, 
 # --- what a call's intent records ---------------------------------------------------------------
 
 
-def context(workspace: Path, walls: Walls, walled: Walled | None = None) -> CallContext:
-    return CallContext(
-        session="s", call_id="t1.c1", key="s:t1.c1", workspace=str(workspace), timeout_s=60.0, idle_s=60.0,
-        on_output=lambda _: None, check=never_over, policy=Policy(walls=walls), walled=walled,
-    )  # fmt: skip
-
-
 LAUNCH = Launch(("true",), "/", "s:t1.c1", {}, 60.0, 60.0, never_over)
 
 
@@ -285,7 +277,7 @@ async def test_a_call_runs_in_the_fence_that_its_intent_records_if_the_run_or_th
     assert walled is not None
     assert walled.backend == "bubblewrap"
     touch(workspace / ".env")  # what is masked is looked up at the start
-    launch = await fences.around(LAUNCH, context(workspace, walls, walled))
+    launch = await fences.around(LAUNCH, str(workspace), walls, walled)
     assert launch.fence is not None
     assert launch.fence.masked == (str(workspace / ".env"),)
     assert await fences.recorded(ReadFile(OwnPlaces()), str(workspace), walls) is None
@@ -303,7 +295,7 @@ async def test_a_call_does_not_run_in_another_fence_than_its_intent_records(
     (tmp_path / "link").unlink()
     (tmp_path / "link").symlink_to(other)
     with pytest.raises(Refused, match="have changed since the call was allowed"):
-        await fences.around(LAUNCH, context(workspace, walls, walled))
+        await fences.around(LAUNCH, str(workspace), walls, walled)
 
 
 @pytest.mark.requirement("L2")

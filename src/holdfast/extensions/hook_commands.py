@@ -12,11 +12,14 @@ from collections.abc import Mapping
 
 import msgspec
 
+from holdfast.errors import SandboxUnavailable
 from holdfast.protocol.fence import Launch
 from holdfast.protocol.hooks import HookSource, Occasion
 from holdfast.protocol.ports import Check
 from holdfast.sandbox.process import Ended, Processes
 from holdfast.sandbox.unnamed import unnamed_file
+from holdfast.tools.blocking import Refused
+from holdfast.tools.fencing import Enclosure
 
 MOST_BYTES = 64 * 1024
 """The most that a hook may answer."""
@@ -48,11 +51,13 @@ class CommandHook:
 
     Args:
         environ: The environment, of which a hook sees little.
+        enclosure: The sandbox in which hooks run; None: in none.
     """
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    def __init__(self, environ: Mapping[str, str], enclosure: Enclosure | None = None) -> None:
         self._environ = environ
-        self._processes = Processes()
+        self._enclosure = enclosure
+        self._processes = Processes(enclosure.sandbox if enclosure is not None else None)
 
     async def answer(self, source: HookSource, occasion: Occasion, check: Check) -> str:
         """Return what the command prints.
@@ -65,6 +70,8 @@ class CommandHook:
             return await self._answer(source, occasion, check)
         except OSError as error:
             raise HookFailed(f"{source.command[0]} could not be started: {error.strerror}") from None
+        except (Refused, SandboxUnavailable) as refusal:
+            raise HookFailed(f"{source.command[0]} was not started: {refusal}") from None
 
     async def _answer(self, source: HookSource, occasion: Occasion, check: Check) -> str:
         timeout_s = source.hook.timeout_s
@@ -83,6 +90,8 @@ class CommandHook:
                 stderr_fd=stderr.writing,
                 flood_bytes=MOST_BYTES,
             )
+            if self._enclosure is not None:
+                launch = await self._enclosure.around(launch, occasion.workspace, source.hook.files)
             ended = await self._processes.run(launch, lambda _: None)
             if why := _problem(ended, timeout_s):
                 said = stderr.text()

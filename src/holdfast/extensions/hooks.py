@@ -22,6 +22,7 @@ from holdfast.protocol.hooks import DECIDED, REASON_CHARS, Hook, HookAnswer, Hoo
 from holdfast.protocol.ports import Check
 from holdfast.protocol.untrusted import decode_exact
 from holdfast.redact import Redactor
+from holdfast.tools.fencing import Enclosure
 
 _KEYS = ("verdict", "reason", "arguments")
 _VERDICTS = ("allow", "ask", "deny")
@@ -65,6 +66,7 @@ class ConfiguredHooks:
         redact: Masks what hooks say, before anybody reads it.
         environ: The environment, of which a hook sees little.
         factories: Where the functions of packages come from. Only those that `sources` name are loaded.
+        enclosure: The sandbox in which commands run; None: in none.
 
     Raises:
         UsageError: a hook names a function that no package has, or that cannot be loaded; or a program that is not
@@ -77,6 +79,7 @@ class ConfiguredHooks:
         redact: Redactor,
         environ: Mapping[str, str],
         factories: Factories,
+        enclosure: Enclosure | None = None,
     ) -> None:
         self._sources = {each.hook.name: each for each in sources}
         self._redact = redact
@@ -89,7 +92,7 @@ class ConfiguredHooks:
         missing = [told for source in self._sources.values() if (told := _missing(source, environ))]
         if missing:
             raise UsageError("\n".join(missing), hint="Install it, correct it, or remove the hook.")
-        self._commands: Answering = factories.find("hooks", "command")(environ)
+        self._commands: Answering = factories.find("hooks", "command")(environ, enclosure)
 
     async def ask(self, hook: Hook, occasion: Occasion, check: Check) -> HookAnswer:
         """Return what the hook answers within its time limit. If it is late or fails, `on_failure` counts.

@@ -16,6 +16,7 @@ import msgspec
 
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.errors import Lapsed
+from holdfast.policy.paths import is_inside
 from holdfast.protocol.fence import Launch
 from holdfast.protocol.notify import NotificationDue, Notified, key_of
 from holdfast.protocol.ports import Check
@@ -31,6 +32,7 @@ MARKS = "notices"
 _KEPT_MS = 30 * 86_400_000
 _SAID_CHARS = 300
 _NAMES = ("PATH", "HOME", "LANG", "TZ", "TERM")
+_IN_WORKSPACE = "lies in the workspace, where commands can change it, and is run outside of any sandbox"
 LOST = "the process that ran it ended before it was over"
 
 
@@ -82,13 +84,15 @@ class ConfiguredNotifier:
         next_ = [f"{each}{self._home_flag}" for each in due.next]
         said = {"event": due.about, "session": session, "workspace": workspace, "id": f"{session}-{due.key}"}
         said |= {"status": due.status, "reason": due.reason, "message": due.message}
+        if within := _in_workspace(self._command, workspace):
+            return Notified("failed", f"{within} {_IN_WORKSPACE}")
         with unnamed_file() as stdin:
             stdin.write(msgspec.json.encode({**said, "approvals": due.approvals, "next": next_}))
             stdin.seek(0)
             plain = {name: self._environ[name] for name in _NAMES if name in self._environ}
             launch = Launch(
                 argv=self._command,
-                cwd=workspace,
+                cwd=str(Path.home()),  # what a command leaves in the workspace must not decide what is run
                 key=key_of(session, due.key),
                 env=plain
                 | {"HOLDFAST_EVENT": due.about, "HOLDFAST_SESSION": session, "HOLDFAST_NEXT": next_[0]},
@@ -129,6 +133,12 @@ class ConfiguredNotifier:
         self._begun.discard(name)
         if self._folder is not None:
             (self._folder / name).unlink(missing_ok=True)
+
+
+def _in_workspace(command: Sequence[str], workspace: str) -> str:
+    """Return the first word that names a file of the workspace; empty if none does."""
+    named = ((word, os.path.realpath(Path.home() / word)) for word in command)
+    return next((word for word, path in named if is_inside(workspace, path) and os.path.isfile(path)), "")  # noqa: PTH113 - long words
 
 
 def _tidy(folder: Path) -> None:

@@ -33,6 +33,7 @@ from holdfast.sandbox import keeper
 from holdfast.sandbox.proxy import Proxy
 
 _NO_SANDBOX = "This session runs its commands in a sandbox, and this process has none."
+_NO_FENCE = "Nothing was run: this process runs its programs in a sandbox, and this one has no fence."
 _NO_SANDBOX_HINT = "Set [sandbox] mode as it was when the session began, and run `holdfast doctor`."
 _CHANGED = (
     "The command did not run: the workspace changed while its sandbox was made. It can be called again."
@@ -68,7 +69,7 @@ class Processes:
     """The process trees of one runtime, and their keeper, which lives slightly longer.
 
     Args:
-        sandbox: Keeps what has a fence inside it; None: nothing does.
+        sandbox: Keeps everything inside its fence; None: nothing has a fence.
     """
 
     def __init__(self, sandbox: Sandbox | None = None) -> None:
@@ -77,16 +78,24 @@ class Processes:
         self._open: set[socket.socket] = set()
         self._proxy = Proxy(lambda launch: self._run(launch, lambda _: None))
 
+    @property
+    def is_fenced(self) -> bool:
+        """Whether each launch needs a fence."""
+        return self._sandbox is not None
+
     async def run(self, launch: Launch, on_output: Callable[[str], None]) -> Ended:
         """Run the command to its end. Nothing of its tree is left when this returns or raises.
 
         Raises:
             OSError: it could not be started (no such program, no such folder, no more processes).
             Lapsed: the launch's check failed, and nothing was started.
-            SandboxUnavailable: it has a fence, and nothing here keeps it inside, or what it would be shown is gone.
+            SandboxUnavailable: it has a fence and nothing here keeps it inside, or it has none and there is a
+                sandbox, or what it would be shown is gone.
             asyncio.CancelledError: the call was cancelled. The tree is gone within a second.
         """
         fence = launch.fence
+        if fence is None and self._sandbox is not None:
+            raise SandboxUnavailable(_NO_FENCE)
         if fence is None:
             return await self._run(launch, on_output)
         if self._sandbox is None:

@@ -20,9 +20,10 @@ from msgspec.structs import replace
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.policy.paths import is_inside, secret_rule
 from holdfast.policy.protected import fixed_places
-from holdfast.protocol.fence import Backend, Fence, Launch, Walled
-from holdfast.protocol.ports import CallContext
+from holdfast.protocol.fence import Backend, Fence, Launch, Sandbox, Walled
 from holdfast.protocol.settings import Walls
+from holdfast.sandbox.probing import interpreter
+from holdfast.sandbox.process import Processes
 from holdfast.tools.blocking import Refused, in_thread
 from holdfast.tools.git_folders import is_repository
 from holdfast.tools.own import OwnPlaces
@@ -64,6 +65,36 @@ class _Folder(msgspec.Struct, frozen=True):
     """The paths of it that would be protected. Not all of them need to exist."""
     folders: tuple[str, ...]
     entries: int
+
+
+class Enclosure(msgspec.Struct, frozen=True):
+    """The sandbox of what a process starts beside the calls of its sessions, as hooks are."""
+
+    sandbox: Sandbox
+    fences: Fences
+    walls: Walls
+
+    async def around(self, launch: Launch, workspace: str, readable: Iterable[str]) -> Launch:
+        """Return how to start a program in the fence of a command.
+
+        Raises:
+            Refused: no command may run in such a workspace.
+        """
+        return await self.fences.around(launch, workspace, self.walls, readable=readable)
+
+
+def own_fence(
+    processes: Processes,
+    *readable: str,
+    writable: Iterable[str] = (),
+    walls: Walls = Walls(),  # noqa: B008 - frozen
+) -> Fence | None:
+    """Return the fence of a program of Holdfast's own, or of git, that reads what others wrote. It sees nothing else.
+    None where nothing has a fence.
+    """
+    if not processes.is_fenced:
+        return None
+    return Fence(tuple(map(_real, writable)), (*interpreter(), *map(_real, (*readable, *walls.read))))
 
 
 class Fences:
@@ -122,6 +153,7 @@ class Fences:
         return replace(
             rules,
             masked=(
+                *(home for home in self._own.homes if any(is_inside(root, home) for root in roots)),
                 *(path for folder in found for path in folder.masked),
                 *_led_to(links, _real(workspace), roots),
             ),
@@ -141,17 +173,30 @@ class Fences:
         rules = await in_thread(lambda: self.rules(workspace, walls, readable))
         return Walled(backend, rules.digest())
 
-    async def around(self, launch: Launch, context: CallContext, readable: Iterable[str] = ()) -> Launch:
-        """Return how to start a program of others in the fence that the intent of the call recorded.
+    async def around(
+        self,
+        launch: Launch,
+        workspace: str,
+        walls: Walls,
+        walled: Walled | None = None,
+        readable: Iterable[str] = (),
+    ) -> Launch:
+        """Return how to start a program of others in its fence.
+
+        Args:
+            launch: The program.
+            workspace: The folder of the session.
+            walls: The settings of the run.
+            walled: What the intent of the call recorded; None: it recorded nothing.
+            readable: What the program needs to read beside what commands may.
 
         Raises:
-            Refused: no command may run in such a workspace, or the fence would be another one.
+            Refused: no command may run in such a workspace, or the fence is not the recorded one.
         """
-        walls, workspace = context.policy.walls, context.workspace
         if self.backend(walls) == "unsafe":
             return launch
         fence = await in_thread(lambda: self.fence(workspace, walls, readable))
-        if context.walled is not None and context.walled.digest != fence.digest():
+        if walled is not None and walled.digest != fence.digest():
             raise Refused(_CHANGED)
         return replace(launch, fence=fence)
 

@@ -12,6 +12,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 
@@ -19,15 +20,18 @@ import msgspec
 
 from holdfast.deadlines import Deadlines
 from holdfast.errors import ToolError
+from holdfast.policy.paths import is_inside
 from holdfast.protocol.fence import Launch
 from holdfast.protocol.outcomes import Probed
 from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.protocol.tools import Effect, Expectation, Files, OnInterrupt, ToolSpec
-from holdfast.sandbox.process import Processes
+from holdfast.sandbox.probing import interpreter
+from holdfast.sandbox.process import Ended, Processes, clean_environment
 from holdfast.sandbox.unnamed import unnamed_file
 from holdfast.tools.annotations import placed, typed, unwrapped
-from holdfast.tools.blocking import in_thread
+from holdfast.tools.blocking import Refused, in_thread
 from holdfast.tools.context import Context, fits
+from holdfast.tools.fencing import Fences
 from holdfast.tools.limits import limited, over
 from holdfast.tools.results import result_of
 from holdfast.tools.signature import Signature, describe
@@ -43,6 +47,7 @@ _CHILD = str(Path(__file__).with_name("function_child.py"))
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 Plan = Callable[..., Files | None]
 
 
@@ -180,6 +185,16 @@ class FunctionTool(Generic[P, R]):
             return await self._run_async(arguments, context)
         return await self._run_sync(arguments, context)
 
+    def readable(self) -> tuple[str, ...] | None:
+        """Return where a process of its own finds the function and what it imports; None if it needs none."""
+        if self._target is None:
+            return None
+        module = getattr(sys.modules.get(self.function.__module__), "__file__", None)
+        home = str(Path.home())
+        # A program that lies in the home itself has the home in its path.
+        shown = [path for path in map(os.path.realpath, sys.path) if not is_inside(path, home)]
+        return (*interpreter(), *shown, _CHILD, *([module] if module else []))
+
     async def plan(self, arguments: dict[str, Any], context: CallContext) -> Expectation | None:
         """Return the function's own plan; None without one."""
         return self._plan(**self.bound(arguments, context)) if self._plan is not None else None
@@ -253,7 +268,7 @@ class FunctionTool(Generic[P, R]):
     async def _run_apart(
         self, target: dict[str, str], arguments: dict[str, Any], context: CallContext
     ) -> RawResult:
-        processes = Processes()
+        processes, fences = _capability(context, Processes), _capability(context, Fences)
         with unnamed_file() as request, unnamed_file() as result:
             facts = {"session": context.session, "call_id": context.call_id, "key": context.key}
             facts |= {"workspace": context.workspace}
@@ -270,10 +285,17 @@ class FunctionTool(Generic[P, R]):
                 stdin_fd=request.fileno(),
                 pass_fds=(result.fileno(),),
             )
-            try:
-                ended = await processes.run(launch, context.on_output)
-            finally:
-                await processes.aclose()
+            if fences is not None and fences.backend(context.policy.walls) != "unsafe":
+                inside = msgspec.structs.replace(
+                    launch, cwd=context.workspace, env=clean_environment(os.environ)
+                )
+                try:
+                    launch = await fences.around(
+                        inside, context.workspace, context.policy.walls, context.walled, self.readable() or ()
+                    )
+                except Refused as refusal:
+                    return RawResult("error", str(refusal))
+            ended = await _ended(processes, launch, context)
             result.seek(0)
             told = result.read()
         if ended.how in ("timeout", "idle"):
@@ -294,6 +316,24 @@ def _converted(values: dict[str, Any], type_: Any, name: str) -> Any:
         return typed(values, type_)
     except msgspec.ValidationError as error:
         raise ToolError(f"{name}: {placed(error)}. Nothing was run. Fix the call and try again.") from error
+
+
+def _capability(context: CallContext, kind: type[T]) -> T | None:
+    """Return what a runtime offers; None where there is no runtime."""
+    with suppress(LookupError):
+        return context.get(kind)
+    return None
+
+
+async def _ended(processes: Processes | None, launch: Launch, context: CallContext) -> Ended:
+    """Run a process to its end."""
+    if processes is not None:
+        return await processes.run(launch, context.on_output)
+    alone = Processes()
+    try:
+        return await alone.run(launch, context.on_output)
+    finally:
+        await alone.aclose()
 
 
 def _is_cancelled(task: asyncio.Task[Any] | None) -> Callable[[], bool]:

@@ -26,9 +26,10 @@ from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.protocol.tools import ToolSpec
 from holdfast.sandbox.process import Ended, Processes
 from holdfast.tools.blocking import Refused, in_thread
+from holdfast.tools.fencing import own_fence
 from holdfast.tools.own import OwnPlaces
 from holdfast.tools.readers import reader
-from holdfast.tools.repository import View, find, has_entry, view_of, write_config
+from holdfast.tools.repository import View, borrowed, find, has_entry, view_of, write_config
 from holdfast.tools.schema import arguments_object
 from holdfast.tools.unplanned import Unplanned
 from holdfast.tools.workspace import Root, kind_of, look, open_regular, place, refuse_protected
@@ -98,6 +99,7 @@ class _Git(msgspec.Struct, frozen=True):
         return found
 
     def _launch(self, arguments: Sequence[str]) -> Launch:
+        repository = self.view.repository
         return Launch(
             argv=(self.program, "--no-pager", *_HARDENED, *arguments),
             cwd=self.context.workspace,
@@ -106,6 +108,15 @@ class _Git(msgspec.Struct, frozen=True):
             timeout_s=max(0.01, self.ends_at - asyncio.get_running_loop().time()),
             idle_s=self.context.idle_s,
             check=self.context.check,
+            fence=own_fence(
+                self.processes,
+                repository.top,
+                repository.common,
+                repository.folder,
+                *borrowed(repository),
+                writable=(self.view.folder,),
+                walls=self.context.policy.walls,
+            ),
         )
 
 

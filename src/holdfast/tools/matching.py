@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.sandbox.process import Processes
 from holdfast.sandbox.unnamed import unnamed_file
 from holdfast.tools.blocking import in_thread
+from holdfast.tools.fencing import own_fence
 
 
 def broken(pattern: str) -> RawResult | None:
@@ -33,8 +35,19 @@ async def matched(
     context: CallContext,
     limit_s: float,
     fds: tuple[int, ...] = (),
+    readable: Sequence[str] = (),
 ) -> RawResult:
-    """Return what a program prints about a request, with the descriptors as its arguments."""
+    """Return what a program prints about a request, with the descriptors as its arguments.
+
+    Args:
+        processes: Run it.
+        program: The name of its file.
+        request: Its input.
+        context: The call.
+        limit_s: How long it may take.
+        fds: Open files. What is below an open folder can be read through it, wherever it lies.
+        readable: What else it reads.
+    """
     with unnamed_file() as stdin:
         await in_thread(lambda: stdin.write(json.dumps(request).encode()))  # it may be long
         stdin.seek(0)
@@ -50,6 +63,7 @@ async def matched(
             check=context.check,
             stdin_fd=stdin.fileno(),
             pass_fds=fds,
+            fence=own_fence(processes, child, *readable),
         )
         ended = await processes.run(launch, context.on_output)
     if ended.how != "exited":

@@ -14,6 +14,7 @@ from holdfast.protocol.ports import CallContext
 from holdfast.sandbox.process import Processes
 from holdfast.sandbox.unnamed import unnamed_file
 from holdfast.tools.blocking import in_thread
+from holdfast.tools.fencing import own_fence
 from holdfast.tools.web import charset_of
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class Pages:
                 idle_s=EXTRACTION_S,
                 check=context.check,
                 stdin_fd=stdin.fileno(),
+                fence=own_fence(self._processes, child, str(folder)),
             )
             ended = await self._processes.run(launch, lambda _: None)
         return ended.output if ended.how == "exited" and ended.exit_code == 0 else None

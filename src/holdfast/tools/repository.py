@@ -123,6 +123,16 @@ def find(workspace: str, own: OwnPlaces) -> Repository:
     return Repository(top, folder, common)
 
 
+def borrowed(repository: Repository) -> Sequence[str]:
+    """Return the folders that a repository takes objects from."""
+    with suppress(OSError):
+        lines = (
+            Path(repository.common, "objects", "info", "alternates").read_text(errors="replace").splitlines()
+        )
+        return [line for line in lines if line.startswith("/") and os.path.isdir(line)]
+    return ()
+
+
 @contextmanager
 def view_of(repository: Repository, own: OwnPlaces) -> Iterator[View]:
     """Make the view. It is removed at the end. Its config has no settings yet: `write_config` adds them.

@@ -138,7 +138,9 @@ class Grep(Unplanned):
             "prefix": searched.prefix,
             "max_lines": MAX_ENTRIES,
         }
-        result = await matched(self._processes, "grep_child", request, context, GREP_S, (searched.fd,))
+        result = await matched(
+            self._processes, "grep_child", request, context, GREP_S, (searched.fd,), searched.homes
+        )
         if result.status != "ok":
             return result
         return RawResult("ok", (result.text or "[no lines match]\n") + searched.note)

@@ -104,7 +104,7 @@ class Shell(Unplanned):
             idle_s=context.idle_s,
             check=context.check,
         )
-        return await self._fences.around(launch, context)
+        return await self._fences.around(launch, context.workspace, context.policy.walls, context.walled)
 
     async def _started(self, launch: Launch, arguments: dict[str, Any], context: CallContext) -> RawResult:
         """Start the command in the background. Its limits are the run's, and its own `timeout_s`."""

@@ -1,0 +1,81 @@
+"""Whatever tools start runs in a fence where there is a sandbox, and works there."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.policy.protected import Own
+from holdfast.sandbox import bubblewrap
+from holdfast.sandbox.bubblewrap import Bubblewrap
+from holdfast.tools.builtin import Rooms, make_tools
+from tests.tools import isolated_tools
+from tests.tools.conftest import Bench
+
+pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
+
+BAIT = "a-bait-that-nobody-may-read"
+
+
+def git(*arguments: str | Path) -> None:
+    subprocess.run(["git", *arguments], check=True)
+
+
+@pytest.fixture
+async def walled(tmp_path: Path) -> AsyncIterator[Bench]:
+    made = bubblewrap.make()
+    assert isinstance(made, Bubblewrap)
+    workspace, home = tmp_path / "ws", tmp_path / "home"
+    for folder in (workspace, home):
+        folder.mkdir()
+    tools = make_tools(
+        [isolated_tools.reads],
+        secret_in=lambda _: "",
+        own=Own((str(home),)),
+        rooms=Rooms(sandbox=made),
+    )
+    yield Bench(workspace, tools)
+    await tools.aclose()
+
+
+@pytest.mark.requirement("L2", "L12")
+async def test_an_isolated_function_sees_what_commands_see_and_no_variable_of_its_starter(
+    walled: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTHER_API_KEY", "x")
+    for place in (tmp_path / "outside", walled.workspace / ".env", walled.workspace / "plain"):
+        place.write_text(BAIT)
+    for path, is_seen in ((tmp_path / "outside", False), (walled.workspace / ".env", False), ("plain", True)):
+        told = await walled.run("reads", path=str(path))
+        assert told.status == "ok", told
+        assert (BAIT in told.text) == is_seen
+        assert "OTHER_API_KEY" not in told.text
+
+
+@pytest.mark.requirement("L2")
+async def test_the_programs_of_tools_do_their_work_in_their_fences(walled: Bench, tmp_path: Path) -> None:
+    git("init", "-q", walled.workspace)
+    (walled.workspace / "a.txt").write_text("one needle\n")
+    (tmp_path / "home" / "journal").write_text("a needle")
+    (walled.workspace / "linked.txt").hardlink_to(tmp_path / "home" / "journal")
+    assert "a.txt:1: one needle" in (await walled.call("grep", pattern="needle")).text
+    assert "linked.txt" not in (await walled.call("grep", pattern="needle")).text
+    assert "?? a.txt" in (await walled.call("git_status")).text
+    assert (await walled.call("shell", command="cat a.txt")).text == "one needle\n"
+
+
+@pytest.mark.requirement("L2")
+async def test_git_borrows_objects_of_another_repository_in_its_fence(walled: Bench, tmp_path: Path) -> None:
+    lender, top = tmp_path / "lender", tmp_path / "lent"
+    git("init", "-q", lender)
+    (lender / "below").mkdir()
+    (lender / "below" / "a.txt").write_text("x")
+    git("-C", lender, "add", "-A")
+    git("-C", lender, "-c", "user.name=n", "-c", "user.email=e@x", "commit", "-qm", "a loan")
+    git("clone", "-q", "--shared", lender, top)
+    told = await Bench(top / "below", walled.tools).call("git_log")
+    assert "a loan" in told.text
