@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
@@ -38,10 +38,10 @@ from holdfast.protocol.settings import Conduct, Context, Settings, settings_with
 from holdfast.protocol.tools import ToolSpec
 from holdfast.protocol.zone import UTC, Zone
 from holdfast.redact import Redactor
-from holdfast.redact.known import named_secrets
 from holdfast.runtime.acceptance import before_sending
 
 if TYPE_CHECKING:
+    from holdfast.access.stored import StoredSecrets
     from holdfast.extensions.factories import Factories
     from holdfast.policy.protected import Own
     from holdfast.runtime.controller import SessionController
@@ -77,6 +77,9 @@ _GATES = "holdfast.tools.gates:gates_of"
 _REGISTRY = "holdfast.tools.registry:Registry"
 _OFFERED = "holdfast.tools.dispatcher:offered_of"
 _ROOMS = "holdfast.tools.builtin:Rooms"
+_KNOWN_TO = "holdfast.access.known:known_to"
+_PROVIDER_KEYS = "holdfast.access.provider_keys:ProviderKeys"
+_CREDENTIALS = "holdfast.access.credentials:Credentials"
 _SECRET_FILES = "holdfast.tools.secret_files:SecretFiles"
 _OWN_PLACES = "holdfast.tools.own:OwnPlaces"
 _BACKGROUND = "holdfast.tools.background:Background"
@@ -137,6 +140,7 @@ class App:
     http: Any
     """The pool of connections that all providers share."""
     secret_files: SecretFiles
+    stored: StoredSecrets
     deps: dict[str, list[object]] = field(default_factory=dict)
     """What the program gave to the runs that it drives, by session, for its own functions. The last one counts."""
     hooks: Hooks | None = None
@@ -158,11 +162,16 @@ class App:
             guidance=partial(factory(_GUIDANCE), factory(_OWN)(**own_places(self.home, self.environ))),
             sections=factory(_SECTIONS),
             zone=_zone,
-            secret_files=self.secret_files.look,
+            secret_files=self._look,
             run_folder=self.home.folder / _RUN_FOLDER if self.home else None,
             deps=self.deps,
         )
         return ports
+
+    def _look(self, workspace: str) -> Coroutine[Any, Any, None] | None:
+        """Learn what was stored meanwhile, and return what `SecretFiles.look` returns."""
+        self.stored.look()
+        return self.secret_files.look(workspace)
 
     @cached_property
     def controller(self) -> SessionController:
@@ -181,10 +190,10 @@ class App:
         made = self._providers.get(key)
         if made is None:
             entry = entry_of(provider)
+            keys = factory(_PROVIDER_KEYS)(self.config, self.environ)
             # For a missing key, name the variable that the configuration names.
-            entry = msgspec.structs.replace(entry, key_env=key_variables(entry, self.config))
-            address = base_url_of(entry, self.config, self.environ)
-            api_key = api_key_of(entry, self.config, self.environ)
+            entry = msgspec.structs.replace(entry, key_env=keys.variables(entry))
+            address, api_key = keys.base_url(entry), keys.api_key(entry, self.stored)
             if entry.wire == _PACKAGE:
                 made = factories().find("providers", provider)(base_url=address, api_key=api_key)
             else:
@@ -332,7 +341,7 @@ async def open_app(
         StorageError: the home cannot be opened.
         UsageError: the name of an extra tool is taken or not valid.
     """
-    redact = Redactor(known_secrets(config, environ))
+    redact, stored = factory(_KNOWN_TO)(config, home, environ)
     secret_files = factory(_SECRET_FILES)(redact, clock)
     async with AsyncExitStack() as open_rooms:
         with before_sending():
@@ -361,7 +370,11 @@ async def open_app(
             own=own,
             rooms=factory(_ROOMS)(images, store, sandbox),
             hooks=hooks,
-            web=factory(_WEB)(keys=environ, now_ms=clock.uptime_ms),
+            web=factory(_WEB)(
+                keys=environ,
+                now_ms=clock.uptime_ms,
+                credentials=factory(_CREDENTIALS)(config.secrets, stored.value),
+            ),
         )
         open_rooms.push_async_callback(_close, "What tools left", tools)
         app = App(
@@ -374,6 +387,7 @@ async def open_app(
             environ,
             http,
             secret_files,
+            stored,
             hooks=hooks,
             notifier=notifier,
         )
@@ -529,27 +543,6 @@ def tools_of_packages(config: Config) -> list[Tool]:
     return found
 
 
-def base_url_of(entry: Any, config: Config, environ: Mapping[str, str]) -> str:
-    """The address that the configuration, or else the environment, gives a provider of the registry; empty:
-    its usual one."""
-    said = config.providers.get(entry.name)
-    return (said.base_url if said else "") or environ.get(entry.base_url_env, "")
-
-
-def api_key_of(entry: Any, config: Config, environ: Mapping[str, str]) -> str:
-    """Return the key of a provider of the registry, from the variable that the configuration names, else from the
-    usual ones; empty if no variable has one."""
-    names = key_variables(entry, config)
-    return next((key for name in names if (key := environ.get(name, "").strip())), "")
-
-
-def key_variables(entry: Any, config: Config) -> tuple[str, ...]:
-    """The variables in which a provider's key is looked for."""
-    said = config.providers.get(entry.name)
-    names: tuple[str, ...] = (said.api_key_env,) if said and said.api_key_env else entry.key_env
-    return names
-
-
 def specs_of(config: Config) -> tuple[ToolSpec, ...]:
     """All tools, in the order in which a model sees them. Raises what `tools_of_packages` raises."""
     return (*built_in_specs(), *(tool.spec for tool in tools_of_packages(config)))
@@ -570,7 +563,7 @@ def built_in_specs() -> tuple[ToolSpec, ...]:
 def open_checker(config: Config, home: Home, workspace: Path, environ: Mapping[str, str]) -> Checker:
     """Return what judges calls in a workspace as a run with this configuration would, without running any."""
     places = factory(_OWN_ON_DISK)(factory(_OWN)(**own_places(home, environ)))
-    redact = Redactor(known_secrets(config, environ))
+    redact, _ = factory(_KNOWN_TO)(config, home, environ)
     files = factory(_SECRET_FILES)(redact, SYSTEM_CLOCK)
     files.read(os.path.realpath(workspace))
     settings = _settings_of_gates(workspace, config)
@@ -591,17 +584,11 @@ def _bounds(config: Config) -> dict[str, Any]:
     return {"autonomy": config.autonomy, "policy": config.policy}
 
 
-def known_secrets(config: Config, environ: Mapping[str, str]) -> dict[str, str]:
-    """By name, the values of all variables that contain, or could contain, a provider's key or another secret."""
-    names = {name for entry in factory(_PROVIDERS).values() for name in entry.key_env}
-    names |= {said.api_key_env for said in config.providers.values() if said.api_key_env}
-    keys = {name: value for name in names if (value := environ.get(name, "").strip())}
-    return named_secrets(environ) | keys
-
-
-def redactor_for(config: Config, environ: Mapping[str, str], workspaces: Iterable[str]) -> Redactor:
+def redactor_for(
+    config: Config, home: Home, environ: Mapping[str, str], workspaces: Iterable[str]
+) -> Redactor:
     """Return what masks all known secrets, also those in the secret files of these workspaces."""
-    redact = Redactor(known_secrets(config, environ))
+    redact: Redactor = factory(_KNOWN_TO)(config, home, environ)[0]
     files = factory(_SECRET_FILES)(redact, SYSTEM_CLOCK)
     for workspace in workspaces:
         files.read(os.path.realpath(workspace))

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.app import App, base_url_of, known_secrets, open_app, own_places
+from holdfast.access.known import known_secrets
+from holdfast.access.provider_keys import ProviderKeys
+from holdfast.app import App, open_app, own_places
 from holdfast.config.load import load_only
 from holdfast.config.paths import Home
 from holdfast.errors import StorageError, UsageError
@@ -68,7 +70,7 @@ async def test_what_cannot_be_resolved_is_a_usage_error() -> None:
 async def test_the_configured_address_and_key_variable_come_first() -> None:
     config = {"providers": {"openai": {"base_url": "http://127.0.0.1:9/v1", "api_key_env": "MINE"}}}
     async with opened(config, OPENAI_BASE_URL="https://example.org/v1", MINE=KEY) as app:
-        assert base_url_of(entry_of("openai"), app.config, app.environ) == "http://127.0.0.1:9/v1"
+        assert ProviderKeys(app.config, app.environ).base_url(entry_of("openai")) == "http://127.0.0.1:9/v1"
         assert app.redact(f"the key is {KEY}") == "the key is [redacted:known]"
 
 

@@ -170,6 +170,7 @@ def test_doctor_has_a_finding_for_every_check_in_order(holdfast: Holdfast) -> No
         "sandbox.bubblewrap",
         "sandbox.mode",
         "egress",
+        "secrets",
         "disk",
     ]
     assert len(ids) == len(CHECKS)  # hooks are checked if there are hooks, and the sandbox twice

@@ -23,6 +23,7 @@ network.allow = ["a.example"]
 search.engines = ["exa"]
 tools.allow = ["*_file", "shell"]
 sandbox.mode = "unsafe"
+secrets.mine.hosts = ["a.example"]
 """
 """What holds before the project file says anything, where the default is not strict enough to be loosened."""
 
@@ -50,6 +51,11 @@ def provider(name: str, value: str) -> Row:
 
 def catalog(name: str, value: str) -> Row:
     return Row(f"catalog.*.{name}", f'[catalog."openai:*"]\n{name} = {value}', trusted="may set it")
+
+
+def secret(name: str, looser: str, stricter: str = "") -> Row:
+    lines = [f"[secrets.mine]\n{name} = {value}" if value else "" for value in (looser, stricter)]
+    return Row(f"secrets.*.{name}", *lines, trusted="may only tighten it" if stricter else "may not set it")
 
 
 def posture(name: str, value: str) -> Row:
@@ -82,6 +88,7 @@ TABLE = [
     posture("limits.idle", '"20h"'),
     provider("base_url", '"http://127.0.0.1:1"'),
     provider("api_key_env", '"AWS_SECRET_ACCESS_KEY"'),
+    provider("api_key_secret", '"mine"'),
     catalog("input_usd_per_mtok", "0"),
     catalog("output_usd_per_mtok", "0"),
     catalog("cache_read_usd_per_mtok", "0"),
@@ -112,6 +119,10 @@ TABLE = [
         "[network]\nallow = []",
         "may set it",
     ),
+    secret("hosts", '["b.example"]', "[]"),
+    secret("env", '"PATH"'),
+    secret("header", '"X-Token"'),
+    secret("format", '"{}"'),
     Row("tools.allow", '[tools]\nallow = ["*"]', '[tools]\nallow = ["write_file"]'),
     Row("tools.deny", "", '[tools]\ndeny = ["shell"]'),
     Row("tools.unknown_arguments", '[tools]\nunknown_arguments = "strip"'),

@@ -19,6 +19,7 @@ from tests.mutations.programs import PROGRAMS
 from tests.mutations.progress import PROGRESS
 from tests.mutations.screen import SCREEN
 from tests.mutations.shell import SHELL
+from tests.mutations.stored import STORED
 from tests.mutations.taint import TAINT
 from tests.mutations.texts import TEXTS
 from tests.mutations.views import VIEWS
@@ -971,6 +972,7 @@ MUTATIONS = (
     *WALKS,
     *WALLS,
     *WEB,
+    *STORED,
     *SHELL,
     *PROGRAMS,
     *COVERT,

@@ -58,6 +58,7 @@ COMMANDS: Mapping[str, tuple[Row, ...]] = {
         Row("models", "holdfast.cli.models:models", "List providers and models, with prices."),
         Row("tools", "holdfast.cli.admin:tools", "List the tools of an agent."),
         Row("trust", "holdfast.cli.trust:trust", "Trust a project file."),
+        Row("secret", "holdfast.cli.secret:secret", "Store secrets, list and remove them."),
         Row("policy", "holdfast.cli.policy_commands:policy", "Ask what the policy says about a call."),
         Row("parse-calls", "holdfast.cli.parse_calls:parse_calls", "Say which tool calls a text has."),
         Row("redact", "holdfast.cli.redact:redact", "Mask the secrets in a text."),

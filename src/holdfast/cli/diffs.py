@@ -24,7 +24,7 @@ async def show_diff(home: Home, store: Store, session: StoredSession, *, is_json
     """
     config = load(home, None, {}, os.environ)
     workshop = open_workshop(home, store, config, os.environ)
-    redact = redactor_for(config, os.environ, workspaces_of(session.records))
+    redact = redactor_for(config, home, os.environ, workspaces_of(session.records))
     shelf = await shelf_of(workshop, session.row.session)
     found = await asyncio.to_thread(all_changes, shelf, session.records, redact)
     say_diffs(found, is_json=is_json)

@@ -16,10 +16,13 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+import typer
 
+from holdfast.access.sealing import KEY_FILE_VARIABLE, keyring_name
+from holdfast.access.store import SecretStore
 from holdfast.app import factories, facts_of, open_store, probed_sandbox
 from holdfast.cli.found import find_providers
 from holdfast.cli.options import HomeFlag, JsonFlag, home_of
@@ -29,7 +32,8 @@ from holdfast.config.load import UNSAFE, load
 from holdfast.config.notices import unknowns
 from holdfast.config.paths import Home
 from holdfast.config.settings import Config
-from holdfast.errors import ConfigError, StorageError, UsageError
+from holdfast.errors import ConfigError, HoldfastError, StorageError, UsageError
+from holdfast.protocol.counts import counted
 from holdfast.protocol.hooks import HookSource
 from holdfast.protocol.search import KEY_VARIABLES, engine_of
 from holdfast.storage.errors import storage_errors
@@ -60,13 +64,22 @@ class Finding(msgspec.Struct, frozen=True):
 Check = Callable[[Home], Iterator[Finding]]
 
 
-def doctor(home: HomeFlag = None, is_json: JsonFlag = False) -> int:
+def doctor(
+    is_fixing: Annotated[bool, typer.Option("--fix", help="Close the home to others.")] = False,
+    home: HomeFlag = None,
+    is_json: JsonFlag = False,
+) -> int:
     """Check this installation. Exits 1 on a fault.
+
+    --fix takes the permissions of others away from the home and from what is in it.
 
     \b
     holdfast doctor
     holdfast doctor --json
+    holdfast doctor --fix
     """
+    if is_fixing:
+        close_to_others(home_of(home).folder)
     findings = [finding for check in CHECKS for finding in check(home_of(home))]
     if is_json:
         for finding in findings:
@@ -113,8 +126,22 @@ def check_home(home: Home) -> Iterator[Finding]:
         yield Finding("home", "ok", f"{folder} is closed to others")
         return
     listed = ", ".join(str(path) for path in open_to_others[:_LISTED_FILES])
-    hint = f"Close it with: chmod -R go-rwx {shlex.quote(str(folder))}"
+    hint = f"`holdfast doctor --fix` closes it, or: chmod -R go-rwx {shlex.quote(str(folder))}"
     yield Finding("home", "fault", f"others may read or write {listed}", hint)
+
+
+def close_to_others(folder: Path) -> None:
+    """Take the permissions of others away from a home, and from all files and folders in it. Links are left alone,
+    and what cannot be changed stays for the check to find.
+    """
+    for parent, folders, files in os.walk(folder):
+        for path in (parent, *(os.path.join(parent, name) for name in (*folders, *files))):  # noqa: PTH118
+            with contextlib.suppress(OSError):  # a socket, a link, another user's file
+                fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+                try:
+                    os.fchmod(fd, stat.S_IMODE(os.fstat(fd).st_mode) & 0o700)
+                finally:
+                    os.close(fd)
 
 
 def _is_open(path: Path) -> bool:
@@ -175,7 +202,11 @@ def check_keys(home: Home) -> Iterator[Finding]:
         config = load(home, Path.cwd(), {}, os.environ)
     except ConfigError:
         return
-    usable = [found for found in find_providers(config, os.environ) if found.is_usable]
+    try:
+        providers = find_providers(config, home, os.environ)
+    except StorageError:  # the check of secrets says it
+        return
+    usable = [found for found in providers if found.is_usable]
     if usable:
         told = ", ".join(f"{found.provider} ({found.why})" for found in usable)
         yield Finding("keys", "ok", told)
@@ -249,6 +280,35 @@ def check_egress(home: Home) -> Iterator[Finding]:
             )
 
 
+def check_secrets(home: Home) -> Iterator[Finding]:
+    """Check that the stored secrets can be read, and where their key is."""
+    store = SecretStore(home.folder, os.environ)
+    try:
+        content = store.content()
+        values = store.values()
+        config = load(home, Path.cwd(), {}, os.environ)
+    except ConfigError:
+        return
+    except HoldfastError as error:
+        yield Finding("secrets", "fault", error.message, error.hint)
+        return
+    if content is None:
+        yield Finding("secrets", "ok", "none are stored")
+    else:
+        where = "the environment" if content.key == "environment" else f"the keyring ({keyring_name()})"
+        told = f"{counted(len(values), 'secret')} in {store.path}; the key is in {where}"
+        yield Finding("secrets", "ok", told)
+    for path in filter(Path.exists, map(Path, filter(None, [os.environ.get(KEY_FILE_VARIABLE, "")]))):
+        if _is_open(path):
+            hint = f"Close it with: chmod go-rwx {shlex.quote(str(path))}"
+            yield Finding("secrets", "warning", f"others may read the key file {path}", hint)
+    for name in sorted({*config.secrets} - {*values}):
+        hint = f"Store it: `holdfast secret set {name}`."
+        yield Finding(
+            "secrets", "warning", f"[secrets.{name}] is configured, and no such secret is stored", hint
+        )
+
+
 def _exists(source: HookSource) -> bool:
     if source.python:
         return factories().has("hooks", source.python)
@@ -267,7 +327,7 @@ def check_disk(home: Home) -> Iterator[Finding]:
 
 CHECKS: tuple[Check, ...] = (
     check_python, check_home, check_database, check_config, check_keys, check_shell, check_sandbox,
-    check_egress, check_hooks, check_disk,
+    check_egress, check_secrets, check_hooks, check_disk,
 )  # fmt: skip
 
 

@@ -6,13 +6,15 @@ Nothing leaves the machine: only loopback addresses are contacted.
 from __future__ import annotations
 
 import http.client
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 import msgspec
 
-from holdfast.app import api_key_of, base_url_of, key_variables
+from holdfast.access.provider_keys import ProviderKeys
+from holdfast.access.store import SecretStore
+from holdfast.config.paths import Home
 from holdfast.config.settings import Config
 from holdfast.errors import UsageError
 from holdfast.protocol.counts import counted
@@ -40,11 +42,18 @@ class Found(msgspec.Struct, frozen=True):
     """The models that a local server lists."""
 
 
-def find_providers(config: Config, environ: Mapping[str, str]) -> list[Found]:
-    """Return every network provider, in the order of the registry."""
+def find_providers(config: Config, home: Home, environ: Mapping[str, str]) -> list[Found]:
+    """Return every network provider, in the order of the registry. Secrets are only looked up by name.
+
+    Raises:
+        StorageError: The secret store cannot be read.
+    """
+    content = SecretStore(home.folder, environ).content()
+    stored = content.entries if content is not None else {}
+    keys = ProviderKeys(config, environ)
     entries = [entry for entry in PROVIDERS.values() if entry.wire != "script"]
     with ThreadPoolExecutor(len(entries)) as threads:
-        return list(threads.map(lambda entry: _found(entry, config, environ), entries))
+        return list(threads.map(lambda entry: _found(entry, keys, stored), entries))
 
 
 def is_local(entry: Entry, config: Config, environ: Mapping[str, str]) -> bool:
@@ -53,23 +62,20 @@ def is_local(entry: Entry, config: Config, environ: Mapping[str, str]) -> bool:
     Raises:
         UsageError: Its address is not valid.
     """
-    return is_loopback(_address(entry, config, environ))
+    return is_loopback(address_of(entry, ProviderKeys(config, environ).base_url(entry)))
 
 
-def _address(entry: Entry, config: Config, environ: Mapping[str, str]) -> str:
-    return address_of(entry, base_url_of(entry, config, environ))
-
-
-def _found(entry: Entry, config: Config, environ: Mapping[str, str]) -> Found:
-    variable = next(iter(key_variables(entry, config)), "")
-    has_key = bool(api_key_of(entry, config, environ))
+def _found(entry: Entry, keys: ProviderKeys, stored: Collection[str]) -> Found:
+    secret, variable = keys.secret(entry), next(iter(keys.variables(entry)), "")
+    has_key = secret in stored if secret else bool(keys.variable_key(entry))
     try:
-        address = _address(entry, config, environ)
+        address = address_of(entry, keys.base_url(entry))
     except UsageError as error:
         return Found(entry.name, "", variable, has_key, False, False, error.message)
     if not is_loopback(address):
         is_usable = has_key or not entry.needs_key
-        why = f"{variable} is set" if has_key else f"{variable} is not set"
+        name, what = (f"the secret {secret}", "stored") if secret else (variable, "set")
+        why = f"{name} is {what}" if has_key else f"{name} is not {what}"
         return Found(entry.name, address, variable, has_key, False, is_usable, why)
     models = ask_models(address)
     if models is None:

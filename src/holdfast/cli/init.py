@@ -16,6 +16,7 @@ from holdfast.cli.options import HomeFlag, JsonFlag, home_of
 from holdfast.cli.terminal import has_person, say, say_json
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.config.load import load
+from holdfast.config.paths import Home
 from holdfast.config.settings import Config
 from holdfast.errors import StorageReadOnly, UsageError
 from holdfast.providers.registry import entry_of
@@ -61,7 +62,7 @@ def init(
     """
     place = home_of(home)
     config = load(place, None, {"model": model}, os.environ)
-    chosen = _chosen(model, config)
+    chosen = _chosen(model, config, place)
     is_unpriced = not is_free and _is_unpriced_server(chosen.model, config)
     if is_unpriced and not is_json and has_person() and not place.user_file.exists():
         say([f"{neutral(chosen.model)} is served on this machine, and its price is not known."])
@@ -97,13 +98,13 @@ def init(
     say(["    ", Span(command, COMMAND)] for command in _NEXT)
 
 
-def _chosen(model: str | None, config: Config) -> Choice:
+def _chosen(model: str | None, config: Config, home: Home) -> Choice:
     if model:
         entry_of(model.partition(":")[0])
         return Choice(model, "you named it")
     if config.model:
         return Choice(config.model, f"already configured in {config.settings['model'].origin}")
-    return choose(find_providers(config, os.environ))
+    return choose(find_providers(config, home, os.environ))
 
 
 def _is_unpriced_server(model: str, config: Config) -> bool:

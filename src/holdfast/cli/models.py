@@ -48,8 +48,9 @@ def models(
     holdfast models --all            # the catalogue: known models with prices and windows
     holdfast models --all --json
     """
-    config = load(home_of(home), Path.cwd(), {}, os.environ)
-    found = find_providers(config, os.environ)
+    place = home_of(home)
+    config = load(place, Path.cwd(), {}, os.environ)
+    found = find_providers(config, place, os.environ)
     listing = _listing(config, found, is_all=is_all)
     if is_json:
         for row in _rows(listing):

@@ -12,7 +12,7 @@ import typer
 from holdfast.app import redactor_for
 from holdfast.cli.batch import answered
 from holdfast.cli.config_commands import load_here
-from holdfast.cli.options import HomeFlag, JsonFlag
+from holdfast.cli.options import HomeFlag, JsonFlag, home_of
 from holdfast.cli.terminal import say_json
 from holdfast.errors import UsageError
 from holdfast.redact import Redactor, StreamRedactor
@@ -43,7 +43,7 @@ def redact(
     """
     if is_json and batch is None:
         raise UsageError("--json goes with --batch FILE.", hint="`holdfast redact < FILE` prints plain text.")
-    redactor = redactor_for(load_here(home), os.environ, ["."])
+    redactor = redactor_for(load_here(home), home_of(home), os.environ, ["."])
     if batch is None:
         _copy(StreamRedactor(redactor))
         return 0

@@ -70,4 +70,4 @@ async def _rewind(home: Home, name: str, seq: int, *, is_with_files: bool, is_dr
             found = Found("", done, todo.kept)
         else:
             found = Found(*await go_back(workshop, parent, sender(), seq, with_files=is_with_files))
-        return parent, found._replace(diffs=await diffs_of(workshop, parent, found.kept, config))
+        return parent, found._replace(diffs=await diffs_of(workshop, parent, found.kept, home))

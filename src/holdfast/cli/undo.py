@@ -16,7 +16,6 @@ from holdfast.cli.sitting import sender
 from holdfast.cli.terminal import say, say_json, tell
 from holdfast.config.load import load
 from holdfast.config.paths import Home
-from holdfast.config.settings import Config
 from holdfast.protocol.commands import Restoring
 from holdfast.protocol.ports import Store
 from holdfast.protocol.tools import FileRestore, KeptFile
@@ -100,17 +99,18 @@ async def put_files_back(
     else:
         outcome = await put_back(workshop, session, sender(), why, plan)
         found = Found(session, *outcome)
-    return found._replace(diffs=await diffs_of(workshop, session, found.kept, config))
+    return found._replace(diffs=await diffs_of(workshop, session, found.kept, home))
 
 
 async def diffs_of(
-    workshop: Workshop, session: str, kept: Sequence[KeptFile], config: Config
+    workshop: Workshop, session: str, kept: Sequence[KeptFile], home: Home
 ) -> Sequence[FileDiff]:
     """Return what something else changed in the files that were left as they are."""
     if not kept:
         return ()
     records = [readable(each) for each in await workshop.store.read(session)]
-    redact = redactor_for(config, os.environ, workspaces_of(records))
+    config = load(home, None, {}, os.environ)
+    redact = redactor_for(config, home, os.environ, workspaces_of(records))
     shelf = await shelf_of(workshop, session)
     return await asyncio.to_thread(changed_since, workshop, shelf, records, kept, redact)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
+from holdfast.config import secrets
 from holdfast.config.values import (
     Kind,
     choice,
@@ -215,6 +216,12 @@ KEYS: tuple[Key, ...] = (
         project="trust",
     ),
     Key("providers.*.api_key_env", variable(), "The variable that contains the key.", project="trust"),
+    Key(
+        "providers.*.api_key_secret",
+        secrets.NAMED,
+        "The stored secret that is the key.",
+        project="trust",
+    ),
     *(
         Key(f"catalog.*.{name}", kind, about, project="trust")
         for name, kind, about in (
@@ -306,6 +313,14 @@ KEYS: tuple[Key, ...] = (
         "trust",
         order=Order(hosts_are_within, common_hosts),
     ),
+    Key(
+        "secrets.*.hosts",
+        secrets.HOSTS,
+        "The hosts that the secret may be sent to.",
+        project="tighten",
+        order=Order(secrets.are_within, common_hosts),
+    ),
+    *(Key(f"secrets.*.{name}", kind, about) for name, kind, about in secrets.OTHERS),
     Key(
         "tools.allow",
         entries(tool_glob_of, 'globs on the names of tools, like ["*_file", "shell"]'),
@@ -559,23 +574,11 @@ KEYS: tuple[Key, ...] = (
     ),
 )
 
-POSTURES: dict[str, dict[str, Any]] = {
-    "interactive": {"autonomy": "supervised", "approve_by": "prompt"},
-    "headless": {"autonomy": "supervised", "approve_by": "wait"},
-    "overnight": {
-        "autonomy": "supervised",
-        "approve_by": "wait",
-        "limits.turns": 500,
-        "limits.tokens": 50_000_000,
-        "limits.cost_usd": 10_000_000,
-        "limits.wall": 36_000.0,
-    },
-}
-"""The built-in postures, in the units of the program."""
-
 REFUSED: dict[str, str] = {
     "providers.*.api_key": "a key does not belong in a file; put it into an environment variable and name"
-    ' the variable: api_key_env = "OPENAI_API_KEY"',
+    ' the variable: api_key_env = "OPENAI_API_KEY"; or store it with'
+    ' `holdfast secret set NAME`, and name it: api_key_secret = "NAME"',
+    "secrets.*.value": "a secret does not belong in a file; store it with `holdfast secret set NAME`",
     "allowed_paths": 'it belongs to the section [policy]: allowed_paths = ["src", "docs:ro"]',
 }
 """Keys that people expect, and why they do not exist."""

@@ -10,6 +10,7 @@ sources are reported at once.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
@@ -18,9 +19,11 @@ from typing import Any, Literal, NamedTuple
 
 from msgspec.structs import replace
 
+from holdfast.config import secrets
 from holdfast.config.hooks import Owners, check_hooks, hooks_of, owners
-from holdfast.config.keys import KEYS, POSTURES
+from holdfast.config.keys import KEYS
 from holdfast.config.paths import ADMIN_FILE, PROJECT_FILE, Home, admin_files
+from holdfast.config.postures import POSTURES
 from holdfast.config.settings import DEFAULT_ORIGIN, HOOKS, Config, Ignored, Layer, Setting, build
 from holdfast.config.sources import (
     NEAR,
@@ -30,9 +33,11 @@ from holdfast.config.sources import (
     from_file,
     from_flags,
     from_table,
+    written,
 )
 from holdfast.config.trust import is_trusted
 from holdfast.errors import ConfigError
+from holdfast.protocol.ids import SECRET_NAME, SECRET_NAME_IS
 from holdfast.protocol.known_rules import unknown_tool_in
 from holdfast.protocol.rules import Layer as RuleLayer
 from holdfast.protocol.rules import PolicyRule
@@ -188,6 +193,7 @@ def _merge(sources: list[Source], problems: list[str], workspace: Path | None = 
     ignored: list[Ignored] = []
     postures = _postures(sources)
     check_hooks(sources, problems)
+    _check_secrets(sources, problems)
     owned = owners(sources)
     for number, source in enumerate(sources):
         for given in (*_posture(source, postures, problems), *source.given):
@@ -219,6 +225,22 @@ def _merge(sources: list[Source], problems: list[str], workspace: Path | None = 
     return replace(
         build(settings, names, hooks_of(settings, names, workspace)), ignored=tuple(ignored), warnings=told
     )
+
+
+def _check_secrets(sources: Iterable[Source], problems: list[str]) -> None:
+    """Check that every secret has a name that can be stored, and a variable of its own."""
+    variables: dict[str, str] = {}
+    for given in (each for source in sources for each in source.given if each.segments[0] == secrets.SECTION):
+        name = given.segments[1]
+        if not re.fullmatch(SECRET_NAME, name):
+            told = (
+                f"{given.origin}: [{written(given.segments[:2])}]: the name of a secret is {SECRET_NAME_IS}"
+            )
+            problems += [told] if told not in problems else []
+        if given.segments[2] == "env" and variables.setdefault(given.value, name) != name:
+            problems.append(
+                f"{given.origin}: {given.name} = {given.value!r}: the secret {variables[given.value]} has it"
+            )
 
 
 def _unknown_tools(given: Given) -> Iterator[str]:

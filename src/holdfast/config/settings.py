@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from holdfast.config.secrets import FORMAT, HEADER, SECTION
 from holdfast.protocol.hooks import HookSource
 from holdfast.protocol.limits import Limits
 from holdfast.protocol.notify import NotifyAbout
@@ -71,6 +72,19 @@ class ProviderSettings(msgspec.Struct, frozen=True):
 
     base_url: str = ""
     api_key_env: str = ""
+    api_key_secret: str = ""
+
+
+class SecretUse(msgspec.Struct, frozen=True):
+    """Where the value of a stored secret may go, and in which form."""
+
+    hosts: tuple[str, ...] = ()
+    """As `[network] allow` names hosts. Empty: nowhere."""
+    env: str = ""
+    """The variable inside the sandbox; empty: none."""
+    header: str = HEADER
+    format: str = FORMAT
+    """What the header says, with `{}` for the value."""
 
 
 class CatalogEntry(msgspec.Struct, frozen=True):
@@ -125,6 +139,8 @@ class Config(msgspec.Struct, frozen=True):
     providers: dict[str, ProviderSettings]
     catalog: dict[str, CatalogEntry]
     """What the user declares about models, by glob."""
+    secrets: dict[str, SecretUse]
+    """By the names of stored secrets. Not all of them need to be stored."""
     ignored: tuple[Ignored, ...] = ()
     """Values in files that may not set them."""
     warnings: tuple[str, ...] = ()
@@ -193,6 +209,7 @@ def build(
         hooks=hooks,
         providers={n: ProviderSettings(**v) for n, v in _group("providers", value, names).items()},
         catalog={n: CatalogEntry(**v) for n, v in _group("catalog", value, names).items()},
+        secrets={n: SecretUse(**v) for n, v in _group(SECTION, value, names).items()},
     )
 
 

@@ -14,6 +14,9 @@ SessionId = NewType("SessionId", str)
 
 COMMAND_ID_CHARS = 200
 """The longest id of a command."""
+SECRET_NAME = r"[A-Za-z0-9_.-]{1,64}"
+"""The pattern of the name of a stored secret."""
+SECRET_NAME_IS = "made of letters, digits, `.`, `_` and `-`, at most 64"
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _SESSION_ID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")

@@ -61,7 +61,7 @@ class _Known:
     def __init__(self, needles: tuple[_Needle, ...]) -> None:
         self.needles = needles
         self.named = needles
-        """Those that were known from the beginning."""
+        """Those that `known_in` finds."""
         self.learnt: dict[str, frozenset[str]] = {}
         """The forms of the values that were learnt, by where they are from."""
         self.lock = Lock()
@@ -90,12 +90,20 @@ class Redactor:
             self._merged = (known, merged)
         return merged
 
+    def know(self, known: Mapping[str, str]) -> None:
+        """Know these secrets too, by name, from now on and in every redactor that was made from this one."""
+        named = {
+            form: _Needle(form, KNOWN, name) for name, value in known.items() for form in _forms_of(value)
+        }
+        with self._known.lock:
+            self._known.named = _sorted(({each.text: each for each in self._known.named} | named).values())
+            learnt = [each for each in self._known.needles if not each.name and each.text not in named]
+            self._known.needles = _sorted([*self._known.named, *learnt])
+
     def learn(self, values: Iterable[str], source: str) -> None:
         """Mask these values too, from now on and in every redactor that was made from this one. They take the place
         of what was learnt from the same source, and have no name, so `known_in` does not find them."""
-        forms = frozenset(
-            form for value in values if len(value) >= KNOWN_SECRET_MIN_CHARS for form in _forms(value)
-        )
+        forms = frozenset(form for value in values for form in _forms_of(value))
         with self._known.lock:
             self._known.learnt[source] = forms
             learnt = set().union(*self._known.learnt.values()) - {each.text for each in self._known.named}
@@ -278,6 +286,11 @@ def _is_telling(value: str) -> bool:
 def _written(value: str) -> Iterator[str]:
     """Return the value plain and JSON-escaped."""
     yield from (value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1])
+
+
+def _forms_of(value: str) -> Iterator[str]:
+    """Return the forms of a value that is long enough to be known."""
+    return _forms(value) if len(value) >= KNOWN_SECRET_MIN_CHARS else iter(())
 
 
 def _forms(value: str) -> Iterator[str]:

@@ -102,7 +102,7 @@ def built_in(
         ListDir(own),
         Glob(own),
         Grep(processes, own),
-        Shell(background, fences or Fences(own, str(Path.home()))),
+        Shell(background, fences or Fences(own, str(Path.home())), web.credentials),
         ProcessOutput(background),
         ProcessStop(background),
         AskUser(),

@@ -17,6 +17,7 @@ import msgspec
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
+from holdfast.access.credentials import Credential, with_credential
 from holdfast.policy.addresses import refusal
 from holdfast.policy.urls import Target, target_of, url_problem
 from holdfast.protocol.ports import Check
@@ -40,6 +41,8 @@ class Request(msgspec.Struct, frozen=True):
     url: str
     headers: Mapping[str, str] = {}
     body: bytes | None = None
+    credential: Credential | None = None
+    """What is added where it may go, at each redirect anew."""
 
 
 class Response(msgspec.Struct, frozen=True):
@@ -119,7 +122,7 @@ async def _sent(request: Request, reach: Reach, wants: Callable[[Response], bool
             session.request(
                 request.method,
                 _url(request.url, target),
-                headers=request.headers,
+                headers=with_credential(request.headers, request.credential, request.url),
                 data=request.body,
                 allow_redirects=False,
             ) as response,
@@ -266,7 +269,7 @@ def _redirected(request: Request, status: int, location: str) -> Request:
         headers = {name: value for name, value in headers.items() if name.lower() in _KEPT_ABROAD}
     if body is None:
         headers = {name: value for name, value in headers.items() if not name.lower().startswith("content-")}
-    return Request(method, url, headers, body)
+    return Request(method, url, headers, body, request.credential)
 
 
 def _origin(url: str) -> tuple[str, str]:

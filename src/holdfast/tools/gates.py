@@ -33,7 +33,7 @@ from holdfast.protocol.tools import (
 from holdfast.tools.blocking import in_thread
 from holdfast.tools.facts import facts_of, texts
 from holdfast.tools.granting import covering, has_programs
-from holdfast.tools.http_request import credentials_in
+from holdfast.tools.http_request import HTTP_REQUEST, credentials_in
 from holdfast.tools.ours import IsOurs, nothing_is_ours, ours
 from holdfast.tools.own import OwnPlaces
 from holdfast.tools.reach import reach_of
@@ -179,6 +179,8 @@ async def _secrets(secret_in: Callable[[str], str], files: SecretFiles | None, c
         f"{case.spec.name} was refused: its arguments contain the value of the secret {name}. Leave the value "
         f"out and refer to the secret by its name: {name}."
     )
+    if case.spec.name == HTTP_REQUEST:
+        message += " A stored secret goes into auth."
     return refused("policy", Failure("policy_denied", message), "secret-value")
 
 

@@ -10,7 +10,7 @@ import os
 import shlex
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -26,6 +26,9 @@ from holdfast.tools.process import RUNS, page, told
 from holdfast.tools.sameness import is_answer
 from holdfast.tools.schema import arguments_object
 from holdfast.tools.unplanned import Unplanned
+
+if TYPE_CHECKING:
+    from holdfast.access.credentials import Credentials
 
 TIMEOUT_S = 120.0
 MAX_TIMEOUT_S = 3_600.0
@@ -44,9 +47,12 @@ _WITHIN = {
 class Shell(Unplanned):
     """shell: returns what a command printed, and how it ended."""
 
-    def __init__(self, background: Background, fences: Fences) -> None:
+    def __init__(
+        self, background: Background, fences: Fences, credentials: Credentials | None = None
+    ) -> None:
         self._background = background
         self._fences = fences
+        self._credentials = credentials
         self.spec = ToolSpec(
             name="shell",
             description="Run a shell command in the workspace; stdout and stderr come together. There is no "
@@ -104,7 +110,10 @@ class Shell(Unplanned):
             idle_s=context.idle_s,
             check=context.check,
         )
-        return await self._fences.around(launch, context.workspace, context.policy.walls, context.walled)
+        launch = await self._fences.around(launch, context.workspace, context.policy.walls, context.walled)
+        if launch.fence is None or self._credentials is None:
+            return launch
+        return replace(launch, env={**launch.env, **self._credentials.placeholders()})
 
     async def _started(self, launch: Launch, arguments: dict[str, Any], context: CallContext) -> RawResult:
         """Start the command in the background. Its limits are the run's, and its own `timeout_s`."""

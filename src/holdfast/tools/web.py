@@ -24,6 +24,7 @@ from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.sandbox.names import Lookup, system_lookup
 
 if TYPE_CHECKING:
+    from holdfast.access.credentials import Credentials
     from holdfast.tools.egress import Request, Response
 
 TIMEOUT_S = 30.0
@@ -52,6 +53,8 @@ class Web(msgspec.Struct, frozen=True):
     keys: Mapping[str, str] = {}
     """The environment, in which the keys of search engines are."""
     now_ms: Callable[[], int] = SYSTEM_CLOCK.uptime_ms
+    credentials: Credentials | None = None
+    """The stored secrets that requests may have; None: none."""
 
     def key_of(self, variable: str) -> str:
         """Return the key in a variable; empty if there is no key."""

@@ -1,0 +1,1 @@
+"""Who may come in, and with what: the secret store of a home."""

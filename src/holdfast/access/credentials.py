@@ -1,0 +1,102 @@
+"""Credentials of requests: the value of a stored secret, with the hosts that may get it.
+
+Only `egress` reads the value, when it writes a request. `access` has the store.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from urllib.parse import urlsplit
+
+import msgspec
+
+from holdfast.config.settings import SecretUse
+from holdfast.errors import UsageError
+from holdfast.policy.urls import target_of
+from holdfast.protocol.allowed import allowed_host_of, host_is_allowed
+
+_MARK = "holdfast-placeholder-"
+"""The beginning of each placeholder."""
+
+
+class Credential(msgspec.Struct, frozen=True):
+    """A header with a secret in it, and where it may be sent."""
+
+    name: str
+    header: str
+    text: str
+    """The whole text of the header."""
+    secret: str
+    hosts: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"Credential({self.name!r})"
+
+    def goes_to(self, url: str) -> bool:
+        """Return whether a request to a URL may have it."""
+        return may_go(self.hosts, url)
+
+
+def may_go(hosts: Sequence[str], url: str) -> bool:
+    """Return whether a secret with these hosts may be sent to a URL. Without TLS, only to a host that is listed with
+    its port, which says that this is wanted.
+
+    Raises:
+        Misread: nothing may be sent there.
+    """
+    target, is_plain = target_of(url), urlsplit(url).scheme.lower() != "https"
+    named = [host for host in hosts if not is_plain or allowed_host_of(host).port]
+    return host_is_allowed(target.host, target.port, named)
+
+
+class Credentials(msgspec.Struct, frozen=True):
+    """The secrets of settings, with their values.
+
+    Args:
+        uses: What the settings say about each secret.
+        value_of: Returns the value of a secret, or raises `UsageError`.
+    """
+
+    uses: Mapping[str, SecretUse]
+    value_of: Callable[[str], str]
+
+    def of(self, name: str) -> Credential:
+        """Return a credential by the name of its secret.
+
+        Raises:
+            UsageError: there is no such secret, or the settings name no host for it.
+        """
+        use = self.uses.get(name)
+        if use is None or not use.hosts:
+            known = ", ".join(sorted(each for each, said in self.uses.items() if said.hosts)) or "none"
+            raise UsageError(f"The settings let no host have a secret {name}. Secrets with hosts: {known}.")
+        value = self.value_of(name)
+        return Credential(name, use.header, use.format.replace("{}", value), value, use.hosts)
+
+    def placeholders(self) -> dict[str, str]:
+        """Return, by the variable of each secret that has hosts and a value, a new text that stands for it."""
+        return {
+            use.env: _MARK + secrets.token_hex(16)
+            for name, use in self.uses.items()
+            if self._is_usable(name, use)
+        }
+
+    def _is_usable(self, name: str, use: SecretUse) -> bool:
+        if not use.env or not use.hosts:
+            return False
+        try:
+            return bool(self.value_of(name))
+        except UsageError:
+            return False
+
+
+def with_credential(headers: Mapping[str, str], credential: Credential | None, url: str) -> Mapping[str, str]:
+    """Return the headers that go to a URL: with the credential if it may have it, and never with another value of
+    the same header.
+    """
+    if credential is None:
+        return headers
+    named = credential.header.lower()
+    others = {name: value for name, value in headers.items() if name.lower() != named}
+    return {**others, credential.header: credential.text} if credential.goes_to(url) else others

@@ -1,0 +1,68 @@
+"""Where the address and the key of a provider come from: the settings, the environment, the stored secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from holdfast.access.credentials import may_go
+from holdfast.access.stored import StoredSecrets
+from holdfast.config.settings import Config
+from holdfast.errors import UsageError
+from holdfast.policy.urls import Misread
+from holdfast.providers.registry import Entry, address_of
+
+
+class ProviderKeys(msgspec.Struct, frozen=True):
+    """The addresses and keys of providers, by the settings and the environment of one process."""
+
+    config: Config
+    environ: Mapping[str, str]
+
+    def base_url(self, entry: Entry) -> str:
+        """The address that the configuration, or else the environment, gives a provider of the registry; empty:
+        its usual one."""
+        said = self.config.providers.get(entry.name)
+        return (said.base_url if said else "") or self.environ.get(entry.base_url_env, "")
+
+    def variables(self, entry: Entry) -> tuple[str, ...]:
+        """The variables in which a provider's key is looked for."""
+        said = self.config.providers.get(entry.name)
+        return (said.api_key_env,) if said and said.api_key_env else entry.key_env
+
+    def secret(self, entry: Entry) -> str:
+        """The name of the stored secret that is the provider's key; empty: a variable has the key."""
+        said = self.config.providers.get(entry.name)
+        return said.api_key_secret if said else ""
+
+    def variable_key(self, entry: Entry) -> str:
+        """Return the key in the variable that the configuration names, else in the usual ones; empty if none has
+        one."""
+        return next(
+            (key for name in self.variables(entry) if (key := self.environ.get(name, "").strip())), ""
+        )
+
+    def api_key(self, entry: Entry, stored: StoredSecrets) -> str:
+        """Return the key of a provider; empty if it has none.
+
+        Raises:
+            UsageError: the configuration names a secret that is not stored, or that may not be sent there.
+        """
+        name = self.secret(entry)
+        if not name:
+            return self.variable_key(entry)
+        address, use = address_of(entry, self.base_url(entry)), self.config.secrets.get(name)
+        if use is not None and use.hosts and not _may_go(use.hosts, address):
+            raise UsageError(
+                f"The secret {name} may not be sent to {entry.name}, at {address}.",
+                hint=f"Name that host in [secrets.{name}] hosts, or leave the hosts out.",
+            )
+        return stored.value(name)
+
+
+def _may_go(hosts: Sequence[str], address: str) -> bool:
+    try:
+        return may_go(hosts, address)
+    except Misread:
+        return False

@@ -1,0 +1,117 @@
+"""http_request with a stored secret: which server gets it, and that the result never has it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.access.credentials import Credentials
+from holdfast.config.settings import SecretUse
+from holdfast.errors import UsageError
+from holdfast.policy.protected import Own
+from holdfast.protocol.ports import RawResult
+from holdfast.protocol.settings import changed
+from holdfast.tools.builtin import make_tools
+from holdfast.tools.egress import MAX_BODY_BYTES
+from holdfast.tools.web import Web
+from tests.tools.conftest import Bench
+from tests.tools.web_server import Heard, WebServer, response, web_server
+
+VALUE = "tulip-" + "under-9-moons"
+
+
+class Api:
+    """Two servers, one of which is the secret's."""
+
+    def __init__(self, bench: Bench, server: WebServer, other: WebServer) -> None:
+        self.bench = bench
+        self.server = server
+        self.other = other
+
+    async def send(self, url: str, method: str = "GET", **rest: Any) -> RawResult:
+        return await self.bench.call("http_request", method=method, url=url, **rest)
+
+    def got(self) -> list[str | None]:
+        """The header of each request that the servers heard."""
+        return [heard.headers.get("authorization") for heard in (*self.server.heard, *self.other.heard)]
+
+
+def value_of(name: str) -> str:
+    if name == "LOST":
+        raise UsageError(f"There is no secret {name}.", hint=f"Store it: `holdfast secret set {name}`.")
+    return VALUE
+
+
+@pytest.fixture
+async def api(tmp_path: Path) -> AsyncIterator[Api]:
+    async with web_server() as server, web_server() as other:
+        listed = (f"127.0.0.1:{server.port}", f"127.0.0.1:{other.port}")
+        uses = {
+            "MINE": SecretUse(listed[:1]),
+            "LOST": SecretUse(listed[:1]),
+            "BAD": SecretUse(listed[:1], "", "Host"),
+        }
+        tools = make_tools(
+            secret_in=lambda _: "", own=Own(), web=Web(credentials=Credentials(uses, value_of))
+        )
+        bench = Bench(tmp_path, tools)
+        bench.settings = changed(bench.settings, allowed_hosts=listed)
+        for each in (server, other):
+            each.answers["/"] = response('{"ok": true}', "application/json")
+        yield Api(bench, server, other)
+        await tools.aclose()
+
+
+@pytest.mark.requirement("S7")
+async def test_the_header_of_the_secret_is_added_in_place_of_the_models_own(api: Api) -> None:
+    result = await api.send(api.server.url("/"), auth="MINE", headers={"authorization": "mine", "X-A": "b"})
+    assert (result.status, api.got(), api.server.heard[0].headers["x-a"]) == ("ok", [f"Bearer {VALUE}"], "b")
+    assert (VALUE in result.text, result.is_private) == (False, True)
+
+
+@pytest.mark.requirement("S7")
+async def test_another_host_gets_nothing_at_all(api: Api) -> None:
+    result = await api.send(api.other.url("/"), auth="MINE")
+    assert (result.status, api.got()) == ("error", [])
+    assert f"only for 127.0.0.1:{api.server.port}" in result.text
+
+
+@pytest.mark.requirement("S7", "C13")
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_a_redirect_takes_the_secret_to_its_host_alone(api: Api, status: int) -> None:
+    api.server.redirect("/away", api.other.url("/back"), status)
+    api.other.redirect("/back", api.server.url("/"), status)
+    result = await api.send(api.server.url("/away"), auth="MINE")
+    assert (result.status, api.got()) == ("ok", [f"Bearer {VALUE}", f"Bearer {VALUE}", None])
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("LOST", "holdfast secret set LOST"),
+        ("NONE", "Secrets with hosts: BAD, LOST, MINE"),
+        ("BAD", "connection"),
+    ],
+)
+async def test_a_name_that_leads_to_no_header_sends_nothing(api: Api, name: str, said: str) -> None:
+    result = await api.send(api.server.url("/"), auth=name)
+    assert (result.status, api.got()) == ("error", [])
+    assert said in result.text
+
+
+async def test_what_a_server_echoes_is_masked_also_where_the_body_is_cut(api: Api) -> None:
+    async def echo(heard: Heard, writer: Any) -> None:
+        text = heard.headers["authorization"]
+        padding = "x" * (MAX_BODY_BYTES - len(text) - 24) if heard.target == "/long" else ""
+        writer.write(response(f"{text} {padding} {text} {text}", "text/plain"))
+        await writer.drain()
+
+    api.server.answers |= {"/": echo, "/long": echo}
+    for path in ("/", "/long"):
+        result = await api.send(api.server.url(path), auth="MINE")
+        assert (result.status, api.got()[-1]) == ("ok", f"Bearer {VALUE}")
+        assert VALUE[:8] not in result.text
+        assert "[redacted:known]" in result.text
