@@ -43,12 +43,10 @@ from holdfast.runtime.acceptance import before_sending
 if TYPE_CHECKING:
     from holdfast.access.stored import StoredSecrets
     from holdfast.extensions.factories import Factories
-    from holdfast.policy.protected import Own
     from holdfast.runtime.controller import SessionController
     from holdfast.runtime.ports import Ports
     from holdfast.runtime.undo import Workshop
     from holdfast.tools.checking import Checker
-    from holdfast.tools.fencing import Enclosure
     from holdfast.tools.secret_files import SecretFiles
 
 _DURABLE_STORE = "holdfast.storage.sqlite:SqliteStore"
@@ -83,8 +81,7 @@ _CREDENTIALS = "holdfast.access.credentials:Credentials"
 _SECRET_FILES = "holdfast.tools.secret_files:SecretFiles"
 _OWN_PLACES = "holdfast.tools.own:OwnPlaces"
 _BACKGROUND = "holdfast.tools.background:Background"
-_FENCES = "holdfast.tools.fencing:Fences"
-_ENCLOSURE = "holdfast.tools.fencing:Enclosure"
+_ENCLOSED = "holdfast.tools.fencing:enclosed"
 _BUBBLEWRAP = "holdfast.sandbox.bubblewrap:make"
 _LEAVES_OPEN = "holdfast.sandbox.bubblewrap:LEAVES_OPEN"
 _HTTP_POOL = "holdfast.providers.http:HttpPool"
@@ -354,8 +351,8 @@ async def open_app(
         sandbox = await open_sandbox(config)
         hooks = None
         if config.hooks:
-            enclosure = _enclosure(sandbox, own, config)
-            hooks = factory(_HOOKS)(config.hooks, redact, environ, factories(), enclosure)
+            enclosed = factory(_ENCLOSED)(sandbox, own, config.policy.walls) if sandbox else None
+            hooks = factory(_HOOKS)(config.hooks, redact, environ, factories(), enclosed)
         if hooks is not None:
             open_rooms.push_async_callback(_close, "What hooks left", hooks)
         notifier = None
@@ -412,15 +409,6 @@ async def open_sandbox(config: Config) -> Sandbox | None:
             hint=f'{hint}With mode = "unsafe", commands run with your own permissions.',
         )
     return sandbox
-
-
-def _enclosure(sandbox: Sandbox | None, own: Own, config: Config) -> Enclosure | None:
-    """Return the sandbox of hooks."""
-    if sandbox is None:
-        return None
-    fences = factory(_FENCES)(factory(_OWN_ON_DISK)(own), str(Path.home()), sandbox.backend)
-    enclosure: Enclosure = factory(_ENCLOSURE)(sandbox, fences, config.policy.walls)
-    return enclosure
 
 
 async def probed_sandbox() -> tuple[Sandbox | None, Finding]:

@@ -183,8 +183,8 @@ WALLS = (
     Mutation(
         "a hook runs without a sandbox",
         "app.py",
-        "    if sandbox is None:\n        return None\n    fences",
-        "    if sandbox is None or config:\n        return None\n    fences",
+        "config.policy.walls) if sandbox else None",
+        "config.policy.walls) if not sandbox else None",
         _CLI,
     ),
     Mutation(

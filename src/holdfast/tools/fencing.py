@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from threading import Lock
 from typing import Protocol, runtime_checkable
 
@@ -19,14 +20,14 @@ from msgspec.structs import replace
 
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.policy.paths import is_inside, secret_rule
-from holdfast.policy.protected import fixed_places
+from holdfast.policy.protected import Own, fixed_places
 from holdfast.protocol.fence import Backend, Fence, Launch, Sandbox, Walled
 from holdfast.protocol.settings import Walls
 from holdfast.sandbox.probing import interpreter
 from holdfast.sandbox.process import Processes
 from holdfast.tools.blocking import Refused, in_thread
 from holdfast.tools.git_folders import is_repository
-from holdfast.tools.own import OwnPlaces
+from holdfast.tools.own import OwnPlaces, own_places
 from holdfast.tools.repository import find
 
 MAX_ENTRIES = 1_000_000
@@ -81,6 +82,11 @@ class Enclosure(msgspec.Struct, frozen=True):
             Refused: no command may run in such a workspace.
         """
         return await self.fences.around(launch, workspace, self.walls, readable=readable)
+
+
+def enclosed(sandbox: Sandbox, own: Own, walls: Walls) -> Enclosure:
+    """Return the enclosure of a process."""
+    return Enclosure(sandbox, Fences(own_places(own), str(Path.home()), sandbox.backend), walls)
 
 
 def own_fence(
