@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 
+from holdfast.protocol.traffic import SHOWN_LINES
 from tests.cli.processes import Cli, calls, says
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
@@ -45,7 +49,7 @@ def test_a_command_runs_inside_and_the_person_reads_what_that_does_not_stop(cli:
     assert "sandbox (bubblewrap), without network. It does not stop" in done.err
     (text,) = results(cli)
     assert BAIT not in text
-    assert "[exit code 127; commands run in a sandbox without network" in text
+    assert "[exit code 127; commands run in a sandbox without the folders" in text
     assert (cli.workspace / "a.txt").read_text() == "written\n"
     (row,) = rows(cli, "show", "last", "--tools")
     assert (row["walled"]["backend"], len(row["walled"]["digest"])) == ("bubblewrap", 64)
@@ -152,3 +156,75 @@ def test_a_hook_runs_inside_and_a_notification_does_not(cli: Cli) -> None:
     assert (cli.workspace / "seen").read_text() == ""
     assert not (cli.folder / "written").exists()
     assert (cli.folder / "heard").exists()
+
+
+@pytest.fixture
+def served() -> Iterator[int]:
+    """The port of a server that says hello."""
+
+    class Hello(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"hello")
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hello) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server.server_port
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.requirement("L2", "H4")
+def test_a_command_reaches_listed_hosts_and_the_journal_has_each_request(cli: Cli, served: int) -> None:
+    token = "ghp_" + "a1B2" * 9
+    (cli.workspace / "get.sh").write_text(
+        f"curl -sS http://127.0.0.1:{served}/a; curl -sS http://127.0.0.1:{served}/?t={token}; "
+        "curl -sS https://b.example/\n"
+    )
+    cli.configure(f'{WALLS}[network]\nallow = ["127.0.0.1:{served}"]\n')
+    many = f"curl -sS 'http://127.0.0.1:{served}/[1-30]'"
+    (cli.workspace / "many.sh").write_text(many)
+    model = cli.model(
+        calls("shell", command="bash get.sh"), calls("shell", command="ls"), calls("shell", command="bash many.sh"),
+        says("Done."),
+    )  # fmt: skip
+    done = cli("run", "go", "-m", model, "--autonomy", "full")
+    assert done.code == 0, done.err
+    assert f"sandbox (bubblewrap), and reach 127.0.0.1:{served}. It" in done.err
+    got, listed, more = rows(cli, "show", "last", "--tools")
+    assert got["text"].startswith("hello")
+    assert "[refused by the proxy: CONNECT b.example:443: b.example:443 is not listed" in got["text"]
+    assert (got["walled"]["network"], got["traffic"]["requests"], got["traffic"]["refused"]) == (
+        "proxy",
+        3,
+        2,
+    )
+    first, second, third = got["traffic"]["lines"]
+    assert first.startswith(f"GET http://127.0.0.1:{served}/a: 200, ")
+    assert "looks like a secret" in second
+    assert third.startswith("CONNECT b.example:443: refused, ")
+    assert token not in json.dumps(got)
+    assert "network" not in listed["walled"]  # it is proved to need none
+    assert "CONNECT b.example:443: refused" in cli("show", "last", "--tools").out
+    assert (more["traffic"]["requests"], len(more["traffic"]["lines"])) == (30, SHOWN_LINES)
+    events = (
+        row["body"] for row in rows(cli, "show", "last", "--events") if row["type"] == "ToolCallFinished"
+    )
+    whole = [*events][2]["result"]["traffic"]["full_text"].splitlines()
+    assert [line.split(": ")[0] for line in whole] == [
+        f"GET http://127.0.0.1:{served}/{n}" for n in range(1, 31)
+    ]
+    assert cli("fsck").code == 0
+
+
+def test_a_program_that_finds_no_network_is_told_who_closed_it(cli: Cli) -> None:
+    (cli.workspace / "get.sh").write_text("curl -sS https://b.example/")
+    cli.configure(WALLS)
+    model = cli.model(calls("shell", command="bash get.sh"), says("Done."))
+    assert cli("run", "go", "-m", model, "--autonomy", "full").code == 0
+    assert "A person can allow hosts with [network] allow" in results(cli)[0]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from holdfast.protocol.traffic import Exchange, Traffic, text_of, traffic_of
+from holdfast.protocol.blobs import blobs_of
+from holdfast.protocol.events import ToolCallFinished
+from holdfast.protocol.tools import CallResult
+from holdfast.protocol.traffic import SHOWN_LINES, Exchange, Requests, Traffic, traffic_of
 
 ALLOWED = Exchange("GET", "http://a.example/", "allowed", "", 200, 100, 2_000)
 REFUSED = Exchange("CONNECT", "b.example:443", "refused", "b.example:443 is not listed.")
@@ -10,7 +13,7 @@ UNREAD = Exchange("", "", "failed", "The head had no end.", sent_bytes=0, receiv
 
 
 def test_each_request_is_a_line_with_what_became_of_it() -> None:
-    assert text_of([ALLOWED, REFUSED, UNREAD], 7).splitlines() == [
+    assert Requests((ALLOWED, REFUSED, UNREAD), 7).text().splitlines() == [
         "GET http://a.example/: 200, 100 bytes sent, 2,000 bytes received",
         "CONNECT b.example:443: refused, 0 bytes sent, 0 bytes received. b.example:443 is not listed.",
         "a request: failed, 0 bytes sent, 1 byte received. The head had no end.",
@@ -18,8 +21,22 @@ def test_each_request_is_a_line_with_what_became_of_it() -> None:
     ]
 
 
-def test_the_requests_of_a_call_are_counted() -> None:
-    found = traffic_of("blob", [ALLOWED, REFUSED, UNREAD], 7)
-    assert found == Traffic("blob", 10, 1, 100, 2_001)
+def test_the_requests_of_a_call_are_counted_and_the_first_lines_are_in_the_record() -> None:
+    lines = [f"line {number}" for number in range(2 * SHOWN_LINES)]
+    found = traffic_of(Requests((ALLOWED, REFUSED, UNREAD), 7), lines, "blob")
+    assert found == Traffic(tuple(lines[:SHOWN_LINES]), 10, 1, 100, 2_001, "blob")
     assert found.told == "10 requests, 1 refused, 100 bytes sent, 2,001 bytes received"
-    assert traffic_of("blob", [ALLOWED]).told == "1 request, 100 bytes sent, 2,000 bytes received"
+    assert traffic_of(Requests((ALLOWED,)), [], "").told == "1 request, 100 bytes sent, 2,000 bytes received"
+
+
+def test_the_blob_of_many_requests_lives_as_long_as_the_record() -> None:
+    def named(blob: str, of_requests: str) -> tuple[str, ...]:
+        traffic = Traffic((), 30, blob=of_requests)
+        return blobs_of(ToolCallFinished("t1.c1", CallResult("ok", "", blob=blob, traffic=traffic)))
+
+    assert (named("a", "b"), named("", "b"), named("a", ""), named("", "")) == (
+        ("a", "b"),
+        ("b",),
+        ("a",),
+        (),
+    )

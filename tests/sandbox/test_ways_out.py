@@ -101,7 +101,7 @@ async def test_programs_reach_a_listed_server_and_nothing_else(
         "no names",
         "no socket",
     ]
-    assert [(each.method, each.where, each.verdict) for each in ended.exchanges] == [
+    assert [(each.method, each.where, each.verdict) for each in ended.requests.exchanges] == [
         ("GET", server.url("/"), "allowed"),
         ("GET", server.url("/"), "allowed"),
         ("CONNECT", here, "allowed"),
@@ -171,7 +171,7 @@ async def test_a_killed_proxy_fails_the_request_and_the_next_call_has_another_on
     ended = await ran(processes, tmp_path, command, listed)
     assert ended.output.count("curl: ") == 2
     assert ended.output.endswith("over\n")
-    assert [each.why for each in ended.exchanges] == [BROKEN]
+    assert [each.why for each in ended.requests.exchanges] == [BROKEN]
     assert (await ran(processes, tmp_path, f"curl -sS {server.url('/')}", listed)).output == "hello"
 
 

@@ -9,12 +9,20 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from holdfast.policy.protected import Own
 from holdfast.protocol.fence import Backend, Fence, Launch
-from holdfast.protocol.settings import Walls
+from holdfast.protocol.limits import ModelFacts
+from holdfast.protocol.messages import ToolCall
+from holdfast.protocol.ports import Proposal
+from holdfast.protocol.settings import Policy, Walls, changed, settings_with
+from holdfast.protocol.tools import Allowed, Asked
+from holdfast.protocol.trust import Mark, Taint
+from holdfast.sandbox.bubblewrap import Bubblewrap
 from holdfast.testing.clock import never_over
 from holdfast.tools import fencing
 from holdfast.tools.background import Background
 from holdfast.tools.blocking import Refused
+from holdfast.tools.builtin import Rooms, make_tools
 from holdfast.tools.fencing import Fences
 from holdfast.tools.files import ReadFile
 from holdfast.tools.own import OwnPlaces
@@ -296,6 +304,44 @@ async def test_a_call_does_not_run_in_another_fence_than_its_intent_records(
     (tmp_path / "link").symlink_to(other)
     with pytest.raises(Refused, match="have changed since the call was allowed"):
         await fences.around(LAUNCH, str(workspace), walls, walled)
+
+
+@pytest.mark.requirement("L2")
+async def test_a_call_reaches_hosts_only_if_its_intent_records_a_network(
+    fences: Fences, workspace: Path
+) -> None:
+    shell, hosts = Shell(Background(), fences), ("a.example",)
+    cut = await fences.recorded(shell, str(workspace), WALLS)
+    led = await fences.recorded(shell, str(workspace), WALLS, hosts)
+    assert cut is not None
+    assert led is not None
+    assert (cut.network, led.network, cut.digest == led.digest) == ("none", "proxy", False)
+    for walled, reached in ((cut, ()), (led, hosts)):
+        launch = await fences.around(LAUNCH, str(workspace), WALLS, walled, hosts=hosts)
+        assert launch.fence is not None
+        assert launch.fence.hosts == reached
+
+
+@pytest.mark.requirement("L2", "C14")
+async def test_a_person_sees_what_a_command_may_reach_and_untrusted_text_cuts_it_off(workspace: Path) -> None:
+    tools = make_tools(
+        secret_in=lambda text: "", own=Own(), rooms=Rooms(sandbox=Bubblewrap("/usr/bin/bwrap"))
+    )
+    policy = Policy(walls=WALLS, allowed_hosts=("a.example",))
+    settings = settings_with(ModelFacts("script", "x"), str(workspace), autonomy="full", policy=policy)
+    call = ToolCall("r", "shell", '{"command": "make"}', "t1.c1")
+    clean = Proposal(call, "s", settings)
+    asked = await tools.admit(replace(clean, settings=changed(settings, autonomy="supervised")))
+    tainted = replace(clean, taint=Taint(untrusted=Mark(4, "web_fetch")))
+    asked_again, approved = await tools.admit(tainted), await tools.admit(replace(tainted, is_approved=True))
+    for each in (asked, asked_again):
+        assert isinstance(each, Asked)
+        assert each.reach.hosts == ("a.example",)
+    for each in (await tools.admit(clean), approved):
+        assert isinstance(each, Allowed)
+        assert each.walled is not None
+        assert each.walled.network == "proxy"
+    await tools.aclose()
 
 
 @pytest.mark.requirement("L2")

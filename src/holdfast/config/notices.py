@@ -11,6 +11,8 @@ from holdfast.errors import UsageError
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.settings import Settings
 
+_SHOWN = 5
+
 
 def notices(settings: Settings, leaves_open: Iterable[str]) -> Iterable[str]:
     """Yield what is not as one might think about the money, the window and the sandbox of a run.
@@ -31,7 +33,11 @@ def notices(settings: Settings, leaves_open: Iterable[str]) -> Iterable[str]:
             )
         yield from unknowns(facts)
     if found := "; ".join(leaves_open):
-        yield f"Commands run in a sandbox (bubblewrap), without network. It does not stop {found}."
+        hosts = settings.policy.allowed_hosts
+        network = (
+            f"and reach {', '.join(hosts[:_SHOWN])}{' ...' if len(hosts) > _SHOWN else ''}" if hosts else ""
+        )
+        yield f"Commands run in a sandbox (bubblewrap), {network or 'without network'}. It does not stop {found}."
 
 
 def unknowns(facts: ModelFacts) -> Iterable[str]:

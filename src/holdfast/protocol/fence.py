@@ -12,6 +12,8 @@ from typing import Literal, Protocol
 import msgspec
 from msgspec.structs import replace
 
+from holdfast.protocol.traffic import Exchange
+
 Backend = Literal["bubblewrap", "unsafe"]
 Network = Literal["none", "proxy"]
 
@@ -69,6 +71,7 @@ class Walled(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     backend: Backend
     digest: str
     """The hash of the fence's rules."""
+    network: Network = "none"
 
 
 class Launch(msgspec.Struct, frozen=True):
@@ -101,6 +104,8 @@ class Launch(msgspec.Struct, frozen=True):
     covered: tuple[str, ...] = ()
     """Files that a sandbox mounts something on. Where one is gone by then, it makes an empty one, which is removed
     when the tree has ended."""
+    on_exchange: Callable[[Exchange], None] = lambda _: None
+    """Hears of each request that went through the proxy, or was refused there."""
     way_fd: int | None = None
     """What a sandbox needs to lead it to the proxy; None: it leads nowhere."""
     limits: Mapping[str, int] = {}

@@ -47,6 +47,7 @@ from holdfast.protocol.tools import (
     ToolSpec,
     Written,
 )
+from holdfast.protocol.traffic import NO_REQUESTS, Requests
 from holdfast.protocol.trust import CLEAN, Label, Taint, Trust
 
 T = TypeVar("T")
@@ -99,9 +100,7 @@ class Blobs(Protocol):
 
 
 class Journals(Protocol):
-    """Records. The holder of the lease writes them, and everybody reads them. Every method may raise a
-    `StorageError`.
-    """
+    """Records. The holder of the lease writes them, everybody reads them. All methods may raise a `StorageError`."""
 
     blobs: Blobs
     """What records refer to."""
@@ -435,7 +434,8 @@ class RawResult(msgspec.Struct, frozen=True, omit_defaults=True):
     is_unavailable: bool = False
     """The tool could not work, whatever its arguments are: a service is down, a program is missing."""
     background: BackgroundProcess | None = None
-    """As in `CallResult`."""
+    requests: Requests = NO_REQUESTS
+    """What its programs asked of the network. `background` is as in `CallResult`."""
 
 
 class Tool(Protocol):

@@ -14,6 +14,7 @@ from holdfast.protocol.failures import Failure
 from holdfast.protocol.fence import Walled
 from holdfast.protocol.messages import Attachment, Verdict
 from holdfast.protocol.plan import UPDATE_PLAN, PlanUpdate
+from holdfast.protocol.traffic import Traffic
 from holdfast.protocol.trust import Trust
 
 Effect = Literal["read", "write", "exec", "network", "ask", "tell"]
@@ -263,7 +264,7 @@ class Reach(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     files: tuple[str, ...] = ()
     """The files and folders that it names, absolute and with every link followed."""
     hosts: tuple[str, ...] = ()
-    """The hosts that it names."""
+    """The hosts that it names, and those that its programs may reach."""
 
 
 NO_REACH = Reach()
@@ -433,6 +434,8 @@ class CallResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     result brings into a session, so that of a child session brings the child's."""
     background: BackgroundProcess | None = None
     """The process in the background that the call started, or that it found to be over."""
+    traffic: Traffic | None = None
+    """What its programs asked of the network; None: nothing."""
 
     @property
     def has_failed(self) -> bool:

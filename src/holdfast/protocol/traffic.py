@@ -18,6 +18,8 @@ Verdict = Literal["allowed", "refused", "failed"]
 
 MAX_EXCHANGES = 2_000
 """So many requests of a call are kept. The others are counted."""
+SHOWN_LINES = 20
+"""So many lines are in the record itself."""
 TUNNEL = "CONNECT"
 """The method of a request for a connection whose content the proxy does not see."""
 
@@ -38,12 +40,16 @@ class Exchange(msgspec.Struct, frozen=True, omit_defaults=True):
     received_bytes: int = 0
 
     @property
+    def what(self) -> str:
+        """What was asked for."""
+        return f"{self.method} {self.where}".strip() or "a request"
+
+    @property
     def line(self) -> str:
         """The exchange as a line of text."""
-        what = f"{self.method} {self.where}".strip() or "a request"
         how = f"{self.status}" if self.verdict == "allowed" and self.status else self.verdict
         moved = f"{counted(self.sent_bytes, 'byte')} sent, {counted(self.received_bytes, 'byte')} received"
-        return f"{what}: {how}, {moved}{f'. {self.why}' if self.why else ''}"
+        return f"{self.what}: {how}, {moved}{f'. {self.why}' if self.why else ''}"
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -62,15 +68,33 @@ class Word(msgspec.Struct, frozen=True, omit_defaults=True):
     """How many requests there were beside those that were told."""
 
 
-class Traffic(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """The requests of a call, in short."""
+class Requests(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The requests of a call, as a tool returns them."""
 
-    blob: str
-    """The SHA-256 of a text with a line for each request."""
+    exchanges: tuple[Exchange, ...] = ()
+    more: int = 0
+    """How many there were beside these."""
+
+    def text(self) -> str:
+        """Return a line for each exchange."""
+        rest = [f"[{counted(self.more, 'request')} more]"] if self.more else []
+        return "\n".join([*(each.line for each in self.exchanges), *rest])
+
+
+NO_REQUESTS = Requests()
+
+
+class Traffic(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The requests of a call, as they are recorded: redacted."""
+
+    lines: tuple[str, ...]
+    """A line for each request, or for the first ones."""
     requests: int
     refused: int = 0
     sent_bytes: int = 0
     received_bytes: int = 0
+    blob: str = ""
+    """The SHA-256 of a text with all lines, if `lines` has only the first ones."""
 
     @property
     def told(self) -> str:
@@ -82,18 +106,14 @@ class Traffic(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         )
 
 
-def text_of(exchanges: Sequence[Exchange], more: int = 0) -> str:
-    """Return a text with a line for each exchange. `more`: how many there were beside them."""
-    rest = [f"[{counted(more, 'request')} more]"] if more else []
-    return "\n".join([*(each.line for each in exchanges), *rest, ""])
-
-
-def traffic_of(blob: str, exchanges: Sequence[Exchange], more: int = 0) -> Traffic:
-    """Return the exchanges in short."""
+def traffic_of(requests: Requests, lines: Sequence[str], blob: str) -> Traffic:
+    """Return the record of requests, whose text was redacted and is in a blob if it is long."""
+    each = requests.exchanges
     return Traffic(
+        tuple(lines[:SHOWN_LINES]),
+        len(each) + requests.more,
+        sum(one.verdict == "refused" for one in each),
+        sum(one.sent_bytes for one in each),
+        sum(one.received_bytes for one in each),
         blob,
-        len(exchanges) + more,
-        sum(each.verdict == "refused" for each in exchanges),
-        sum(each.sent_bytes for each in exchanges),
-        sum(each.received_bytes for each in exchanges),
     )

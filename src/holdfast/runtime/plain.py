@@ -13,7 +13,7 @@ from holdfast.protocol.events import ModelCallStarted, Record, SettingsStored
 from holdfast.protocol.ports import Journals
 from holdfast.protocol.request import Enclosed, Quoted
 from holdfast.protocol.settings import Group
-from holdfast.views.plain import named, output_of, plain, quotes
+from holdfast.views.plain import named, outputs_of, plain, quotes
 from holdfast.views.stored import readable_here
 
 _ERASED = "[erased]"
@@ -46,9 +46,8 @@ class PlainEvents:
             self._groups |= event.groups
         await self._read_quoted(quotes(event))
         await self._read_named(named(event), record.seq)
-        blob = output_of(event)
-        output = await self._whole(blob, record.seq) if blob else None
-        data = plain(event, self._texts, output, self._groups)
+        outputs = {blob: await self._whole(blob, record.seq) for blob in outputs_of(event)}
+        data = plain(event, self._texts, outputs, self._groups)
         if isinstance(event, ModelCallStarted) and event.purpose == "work":
             self._texts.clear()
         return data

@@ -45,6 +45,7 @@ from holdfast.protocol.ports import CallContext, Check, Delta, Medium, ModelAtte
 from holdfast.protocol.request import Purpose
 from holdfast.protocol.settings import Output, Settings, name_of
 from holdfast.protocol.tools import KNOWN, BackgroundProcess, CallResult, own_result
+from holdfast.protocol.traffic import SHOWN_LINES, Requests, Traffic, traffic_of
 from holdfast.protocol.trust import Trust
 from holdfast.redact import Redactor, StreamRedactor
 from holdfast.runtime.apart import Apart, Left
@@ -410,7 +411,16 @@ class Runner:
             origin=_origin(raw, action.call.name, redact),
             is_private=None if raw.is_private == (trust == "data") else raw.is_private,
             background=_masked_background(raw.background, redact),
+            traffic=await self._traffic(raw.requests, redact) if raw.requests.exchanges else None,
         )
+
+    async def _traffic(self, requests: Requests, redact: Redactor) -> Traffic:
+        """Return the requests of a call as they may be stored. A blob has all, if they are many."""
+        whole = await _masked(requests.text(), redact)
+        lines, blob = whole.split("\n"), ""
+        if len(lines) > SHOWN_LINES:
+            blob = await _to_its_end(self._ports.store.blobs.put(whole.encode("utf-8", "replace")))
+        return traffic_of(requests, lines, blob)
 
     def _way_to(self, blob: str, settings: Settings) -> str:
         """Return how the model reads a whole output, as far as it may."""

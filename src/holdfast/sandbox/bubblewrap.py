@@ -1,4 +1,5 @@
-"""The backend `bubblewrap`: a process sees only what its fence names, in namespaces of its own, without network.
+"""The backend `bubblewrap`: a process sees only what its fence names, in namespaces of its own. Its
+network leads nowhere, or to the proxy.
 
 `bwrap` makes the namespaces. It gets its arguments and its filter of system calls from descriptors, so no list of
 processes shows them, and has no variable that the program may not see. `probe` finds out whether all this works on a

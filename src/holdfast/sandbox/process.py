@@ -28,7 +28,7 @@ from msgspec.structs import replace
 from holdfast.errors import Lapsed, SandboxUnavailable
 from holdfast.protocol.counts import counted
 from holdfast.protocol.fence import FLOOD_BYTES, NO_INPUT, WITH_OUTPUT, Launch, Sandbox
-from holdfast.protocol.traffic import Exchange
+from holdfast.protocol.traffic import NO_REQUESTS, Requests
 from holdfast.sandbox import keeper
 from holdfast.sandbox.proxy import Proxy
 
@@ -54,10 +54,8 @@ class Ended(msgspec.Struct, frozen=True):
     """stdout and stderr in order of arrival, with a line that says so if the middle was dropped."""
     output_bytes: int
     """The length of the whole output, with dropped bytes."""
-    exchanges: tuple[Exchange, ...] = ()
-    """The requests that it made through the proxy."""
-    more_exchanges: int = 0
-    """How many there were beside these."""
+    requests: Requests = NO_REQUESTS
+    """What it asked of the network through the proxy."""
 
 
 def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -102,10 +100,10 @@ class Processes:
             raise SandboxUnavailable(_NO_SANDBOX, hint=_NO_SANDBOX_HINT)
         if fence.network == "none":
             return await self._run(self._sandbox.launch(launch, fence), on_output)
-        async with self._proxy.way(fence.hosts) as way:
+        async with self._proxy.way(fence.hosts, launch.on_exchange) as way:
             leading = replace(launch, pass_fds=(*launch.pass_fds, way.fd), way_fd=way.fd)
             ended = await self._run(self._sandbox.launch(leading, fence), on_output)
-        return replace(ended, exchanges=tuple(way.exchanges), more_exchanges=way.more)
+        return replace(ended, requests=way.requests())
 
     async def _run(self, launch: Launch, on_output: Callable[[str], None]) -> Ended:
         """Run a command as a sandbox leaves it."""

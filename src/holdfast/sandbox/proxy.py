@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 from holdfast.protocol.fence import Launch
-from holdfast.protocol.traffic import Exchange, Told, Word
+from holdfast.protocol.traffic import Exchange, Requests, Told, Word
 
 PORT = 3128
 """Where the proxy is found inside. Every sandbox has a network of its own."""
@@ -38,22 +38,28 @@ class Way:
 
     Args:
         fd: What its first program needs to make the way.
+        on_exchange: Hears of each request when it has ended.
     """
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, on_exchange: Callable[[Exchange], None]) -> None:
         self.fd = fd
-        self.exchanges: list[Exchange] = []
-        """Its requests so far that have ended."""
-        self.more = 0
-        """How many there were beside them."""
         self.is_over = False
+        """Whether the proxy has told all."""
+        self._on_exchange = on_exchange
+        self._exchanges: list[Exchange] = []
+        self._more = 0
+
+    def requests(self) -> Requests:
+        """Return its requests so far."""
+        return Requests(tuple(self._exchanges), self._more)
 
     def hear(self, word: Word) -> None:
         """Take in what the proxy tells."""
         if word.exchange is not None:
-            self.exchanges.append(word.exchange)
+            self._exchanges.append(word.exchange)
+            self._on_exchange(word.exchange)
         else:
-            self.more, self.is_over = word.more, True
+            self._more, self.is_over = word.more, True
 
 
 class Proxy:
@@ -69,16 +75,18 @@ class Proxy:
         self._task: asyncio.Task[None] | None = None
 
     @contextlib.asynccontextmanager
-    async def way(self, hosts: Sequence[str]) -> AsyncIterator[Way]:
-        """Give a call a way to hosts, as `[network] allow` names them. It is closed at the end, and `exchanges` has
-        all its requests.
+    async def way(
+        self, hosts: Sequence[str], on_exchange: Callable[[Exchange], None] = lambda _: None
+    ) -> AsyncIterator[Way]:
+        """Give a call a way to hosts, as `[network] allow` names them. It is closed at the end, and has heard of all
+        requests then.
         """
         ours, channel = socket.socketpair()
         inside, entrance = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with inside, ours:
             with channel, entrance:
                 self._pass([channel.fileno(), entrance.fileno()])
-            way = Way(inside.fileno())
+            way = Way(inside.fileno(), on_exchange)
             reader, writer = await asyncio.open_unix_connection(sock=ours, limit=_WORD_BYTES)
             hearing = asyncio.create_task(_hear(reader, way))
             writer.write(msgspec.json.encode(Told(tuple(hosts))) + b"\n")
@@ -93,7 +101,7 @@ class Proxy:
                     hearing.cancel()
                     writer.transport.abort()
             if not way.is_over:
-                way.exchanges.append(Exchange("", "", "failed", BROKEN))
+                way.hear(Word(Exchange("", "", "failed", BROKEN)))
 
     async def aclose(self) -> None:
         """End it."""

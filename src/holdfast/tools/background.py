@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from holdfast.protocol.fence import FLOOD_BYTES, Launch
 from holdfast.protocol.ports import CallContext
+from holdfast.protocol.traffic import MAX_EXCHANGES, Exchange, Requests
 from holdfast.redact import Redactor, part_of
 from holdfast.sandbox.process import Ended, Processes
 from holdfast.tools.blocking import Refused, in_thread
@@ -80,6 +81,8 @@ class Process:
         self._timeout_s = launch.timeout_s
         self._redact = redact
         self._news = asyncio.Event()
+        self._exchanges: list[Exchange] = []
+        self._more = 0
 
     @property
     def is_running(self) -> bool:
@@ -127,6 +130,19 @@ class Process:
         self.output.add(text)
         self._news.set()
 
+    def ask(self, exchange: Exchange) -> None:
+        """Keep what it asked of the network, until somebody reads it."""
+        if len(self._exchanges) < MAX_EXCHANGES:
+            self._exchanges.append(exchange)
+        else:
+            self._more += 1
+
+    def asked(self) -> Requests:
+        """Return what it asked of the network since the last time."""
+        requests = Requests(tuple(self._exchanges), self._more)
+        self._exchanges, self._more = [], 0
+        return requests
+
     async def read(self, place: int, chars: int) -> Page:
         """Return what it printed from this place on, masked. While it runs, the last word is withheld."""
         begin, whole, is_growing = self.output.begin, self.output.whole(), self.is_running
@@ -162,7 +178,7 @@ class Background:
             process.begin()
             return until_ms
 
-        launch = replace(launch, check=check, kept_bytes=_UNREAD_BYTES)
+        launch = replace(launch, check=check, kept_bytes=_UNREAD_BYTES, on_exchange=process.ask)
         process.task = task = asyncio.create_task(self.processes.run(launch, process.hear))
         # Retrieved, so that asyncio does not report it where nobody asks how the process is.
         task.add_done_callback(lambda over: over.cancelled() or over.exception())

@@ -14,6 +14,7 @@ import msgspec
 
 from holdfast.deadlines import Deadlines
 from holdfast.errors import Fenced, Lapsed, StorageError
+from holdfast.policy.reaching import hosts_of
 from holdfast.policy.rules import offers
 from holdfast.protocol.answers import ANSWER
 from holdfast.protocol.failures import Failure
@@ -24,10 +25,12 @@ from holdfast.protocol.ports import CallContext, Proposal, RawResult, Tool
 from holdfast.protocol.settings import Settings
 from holdfast.protocol.text_formats import UNREADABLE
 from holdfast.protocol.tools import (
+    APPROVAL,
     NO_REACH,
     Admission,
     Allowed,
     Asked,
+    Decision,
     Expectation,
     Offer,
     Reach,
@@ -131,7 +134,9 @@ class Dispatcher:
             if isinstance(verdict, Refused):
                 return verdict
             settings = proposal.settings
-            walled = await self._fences.recorded(tool, settings.tools.workspace, settings.policy.walls)
+            hosts = hosts_of(verdict.facts, verdict.decisions, proposal.taint)
+            walls = settings.policy.walls
+            walled = await self._fences.recorded(tool, settings.tools.workspace, walls, hosts)
             return await _admission(verdict, tool, walled)
         except NoFence as refusal:
             return refused("sandbox", Failure("policy_denied", str(refusal)))
@@ -151,7 +156,10 @@ class Dispatcher:
         try:
             quick = [gate for gate in self._gates if gate.pace == "quick"]
             verdict = await passed(quick, Case(proposal, found.spec))
-            return await _reach(verdict, _binary(verdict)) if isinstance(verdict, Case) else NO_REACH
+            if not isinstance(verdict, Case):
+                return NO_REACH
+            is_fenced = self._fences.backend(proposal.settings.policy.walls) != "unsafe"
+            return await _reach(verdict, _binary(verdict), is_fenced=is_fenced)
         # What a gate can judge no longer has changed.
         except Exception as error:
             _raise_what_ends_the_session(error, found.spec)
@@ -276,7 +284,7 @@ async def _admission(case: Case, tool: Tool, walled: Walled | None) -> Admission
     binary = _binary(case)
     is_question = spec.effect == "ask"
     likeness = likeness_of(spec, case.values, workspace)
-    reach = await _reach(case, binary) if case.is_asked else NO_REACH
+    reach = await _reach(case, binary, is_fenced=walled is not None) if case.is_asked else NO_REACH
     if is_question or case.is_open:
         offer = "" if is_question else _offer(case)
         return Asked(
@@ -331,12 +339,14 @@ def _binary(case: Case) -> str:
     return program_of(command, case.proposal.settings.tools.workspace) if command else ""
 
 
-async def _reach(case: Case, binary: str) -> Reach:
-    """Return what the call reaches."""
+async def _reach(case: Case, binary: str, *, is_fenced: bool) -> Reach:
+    """Return what the call reaches, and in a sandbox what its programs may reach once a person has approved it."""
     facts = case.facts
     if facts is None or not (facts.commands or facts.paths or facts.urls):
         return NO_REACH
-    return await in_thread(lambda: reach_of(facts, binary))
+    approved = (*case.decisions, Decision(APPROVAL, "allow"))
+    hosts = hosts_of(facts, approved, case.proposal.taint) if is_fenced else ()
+    return await in_thread(lambda: reach_of(facts, binary, hosts))
 
 
 async def _plan(case: Case, tool: Tool) -> Expectation | None:

@@ -123,7 +123,9 @@ class Fences:
         """Return the sandbox of a run's commands. Neither the run nor this process can do without the other's."""
         return walls.backend if walls.backend != "unsafe" else self._backend
 
-    def rules(self, workspace: str, walls: Walls, readable: Iterable[str] = ()) -> Fence:
+    def rules(
+        self, workspace: str, walls: Walls, readable: Iterable[str] = (), hosts: Sequence[str] = ()
+    ) -> Fence:
         """Return the fence of a command, without what is masked and protected. Reads little.
 
         Raises:
@@ -136,15 +138,18 @@ class Fences:
             private=(self._home,),
             memory_bytes=walls.memory_bytes,
             file_bytes=walls.file_bytes,
+            hosts=tuple(hosts),
         )
 
-    def fence(self, workspace: str, walls: Walls, readable: Iterable[str] = ()) -> Fence:
+    def fence(
+        self, workspace: str, walls: Walls, readable: Iterable[str] = (), hosts: Sequence[str] = ()
+    ) -> Fence:
         """Return the fence of a command. Reads each folder that is new or has changed.
 
         Raises:
             Refused: no command may run in such a workspace.
         """
-        rules = self.rules(workspace, walls, readable)
+        rules = self.rules(workspace, walls, readable, hosts)
         more = rules.writable[len(rules.writable) - len(walls.write) :]
         git = rules.writable[1 : len(rules.writable) - len(more)]
         with self._lock:
@@ -166,8 +171,11 @@ class Fences:
             protected=tuple(_protected(fixed, rules.writable)),
         )
 
-    async def recorded(self, tool: object, workspace: str, walls: Walls) -> Walled | None:
-        """Return in which sandbox a call of a tool will run; None: in none, or it starts no program of others.
+    async def recorded(
+        self, tool: object, workspace: str, walls: Walls, hosts: Sequence[str] = ()
+    ) -> Walled | None:
+        """Return in which sandbox a call of a tool will run; None: in none, or it starts no program of others. Its
+        programs may reach the hosts.
 
         Raises:
             Refused: no command may run in such a workspace.
@@ -176,8 +184,8 @@ class Fences:
         readable = tool.readable() if isinstance(tool, Starts) else None
         if backend == "unsafe" or readable is None:
             return None
-        rules = await in_thread(lambda: self.rules(workspace, walls, readable))
-        return Walled(backend, rules.digest())
+        rules = await in_thread(lambda: self.rules(workspace, walls, readable, hosts))
+        return Walled(backend, rules.digest(), rules.network)
 
     async def around(
         self,
@@ -186,6 +194,7 @@ class Fences:
         walls: Walls,
         walled: Walled | None = None,
         readable: Iterable[str] = (),
+        hosts: Sequence[str] = (),
     ) -> Launch:
         """Return how to start a program of others in its fence.
 
@@ -195,13 +204,16 @@ class Fences:
             walls: The settings of the run.
             walled: What the intent of the call recorded; None: it recorded nothing.
             readable: What the program needs to read beside what commands may.
+            hosts: Those of `[network] allow`. The program reaches them if the intent of its call says so.
 
         Raises:
             Refused: no command may run in such a workspace, or the fence is not the recorded one.
         """
         if self.backend(walls) == "unsafe":
             return launch
-        fence = await in_thread(lambda: self.fence(workspace, walls, readable))
+        is_cut = walled is None or walled.network == "none"
+        reached = () if is_cut else hosts
+        fence = await in_thread(lambda: self.fence(workspace, walls, readable, reached))
         if walled is not None and walled.digest != fence.digest():
             raise Refused(_CHANGED)
         return replace(launch, fence=fence)

@@ -57,7 +57,8 @@ class ProcessOutput(Unplanned):
             text = await page(process, max(process.output.end - PAGE_CHARS, 0))
         else:
             text = await self._from(process, offset)
-        return RawResult("ok", text, background=None if process.is_running else told(process))
+        over = None if process.is_running else told(process)
+        return RawResult("ok", text, background=over, requests=process.asked())
 
     async def _from(self, process: Process, offset: int) -> str:
         """Return the page from this place on. If there is nothing yet, wait for it."""
@@ -97,7 +98,9 @@ class ProcessStop(Unplanned):
         await self._background.stop(process)
         how = "stopped" if was_running else f"had ended before: {process.how}"
         printed = counted(process.output.end, "character")
-        return RawResult("ok", f"[{how}; it printed {printed}]", background=told(process))
+        return RawResult(
+            "ok", f"[{how}; it printed {printed}]", background=told(process), requests=process.asked()
+        )
 
 
 def told(process: Process) -> BackgroundProcess:

@@ -34,19 +34,20 @@ _NEW_NS = 2_000_000_000
 _URL = re.compile(r"""[A-Za-z][A-Za-z0-9+.-]{0,15}://[^\s'"<>|;&()]{1,2000}""")
 
 
-def reach_of(facts: Facts, binary: str) -> Reach:
+def reach_of(facts: Facts, binary: str, hosts: Iterable[str] = ()) -> Reach:
     """Return what the call reaches. This reads files, so it may block.
 
     Args:
         facts: What the gates found.
         binary: The program that a command begins with; empty if the call runs none.
+        hosts: What its programs may reach by themselves, beside the hosts that it names.
     """
     files = [path.resolved for path in (*facts.paths, *facts.words) if path.resolved]
     run = islice(dict.fromkeys(each for each in _run(facts, binary) if each), MOST_PROGRAMS)
     return Reach(
         programs=tuple([content for path in run if (content := content_of(path)) is not None]),
         files=tuple(islice(dict.fromkeys(files), MOST_FILES)),
-        hosts=tuple(islice(dict.fromkeys(_hosts(facts)), MOST_HOSTS)),
+        hosts=tuple(islice(dict.fromkeys((*_hosts(facts), *hosts)), MOST_HOSTS)),
     )
 
 

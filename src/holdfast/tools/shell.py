@@ -26,6 +26,7 @@ from holdfast.tools.process import RUNS, page, told
 from holdfast.tools.sameness import is_answer
 from holdfast.tools.schema import arguments_object
 from holdfast.tools.unplanned import Unplanned
+from holdfast.tools.unreached import note
 
 if TYPE_CHECKING:
     from holdfast.access.credentials import Credentials
@@ -37,8 +38,8 @@ MAX_COMMAND_CHARS = 30_000
 NO_BASH = "The command did not run: bash is not installed, and the gates read commands as bash does."
 _LONGER = "With a greater timeout_s it has longer, and with background=true it goes on by itself"
 _WITHIN = {
-    127: "commands run in a sandbox without network and without the folders of users. A person can let them read a "
-    "folder with [sandbox] read",
+    127: "commands run in a sandbox without the folders of users. A person can let them read a folder with [sandbox] "
+    "read",
     153: "it wrote a file longer than [sandbox] file_size allows",
 }
 """What an exit code may mean in a sandbox: no such program, and SIGXFSZ."""
@@ -97,6 +98,7 @@ class Shell(Unplanned):
             why = f"The command could not be started: {error.strerror}."
             return RawResult("error", why, detail=repr(error))
         result = _result(ended, launch)
+        result = replace(result, text=result.text + note(ended, launch, context), requests=ended.requests)
         is_negative = ended.how == "exited" and is_answer(arguments["command"], ended.exit_code)
         return replace(result, is_negative=True) if is_negative else result
 
@@ -110,7 +112,10 @@ class Shell(Unplanned):
             idle_s=context.idle_s,
             check=context.check,
         )
-        launch = await self._fences.around(launch, context.workspace, context.policy.walls, context.walled)
+        policy = context.policy
+        launch = await self._fences.around(
+            launch, context.workspace, policy.walls, context.walled, hosts=policy.allowed_hosts
+        )
         if launch.fence is None or self._credentials is None:
             return launch
         return replace(launch, env={**launch.env, **self._credentials.placeholders()})
@@ -120,8 +125,12 @@ class Shell(Unplanned):
         limit_s = arguments.get("timeout_s", math.inf)
         process = await self._background.start(replace(launch, timeout_s=limit_s, idle_s=math.inf), context)
         if process.is_running:
-            return RawResult("ok", RUNS.format(id=process.id), background=told(process))
-        return RawResult("ok" if process.has_succeeded else "error", await page(process, 0))
+            return RawResult(
+                "ok", RUNS.format(id=process.id), background=told(process), requests=process.asked()
+            )
+        return RawResult(
+            "ok" if process.has_succeeded else "error", await page(process, 0), requests=process.asked()
+        )
 
 
 def program_of(command: str, workspace: str) -> str:

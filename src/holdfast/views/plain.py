@@ -19,14 +19,14 @@ from holdfast.protocol.settings import Group
 
 
 def plain(
-    event: Event, texts: Mapping[Quoted, str], output: str | None, groups: Mapping[str, Group]
+    event: Event, texts: Mapping[Quoted, str], outputs: Mapping[str, str | None], groups: Mapping[str, Group]
 ) -> dict[str, Any]:
     """Return an event with what is stored elsewhere: whole new messages of a request, the whole output of a tool as
     `full_text`, and the settings that it names.
 
     Args:
         texts: The texts that a request quotes (see `quotes`).
-        output: The whole output of the tool (see `output_of`); None if it is damaged.
+        outputs: The whole texts of a result (see `outputs_of`), by their blobs; None for a damaged one.
         groups: The groups of settings of the journal, by name. A group that is missing stays a name.
 
     Raises:
@@ -38,8 +38,11 @@ def plain(
             for each, shown in zip(rest, data["request"]["rest"], strict=True):
                 if isinstance(each, Fresh):
                     shown["piece"] = fragment(each.piece, texts).decode()
-        case ToolCallFinished(result=result) if result.blob:
-            data["result"]["full_text"] = output
+        case ToolCallFinished(result=result):
+            if result.blob:
+                data["result"]["full_text"] = outputs[result.blob]
+            if result.traffic is not None and result.traffic.blob:
+                data["result"]["traffic"]["full_text"] = outputs[result.traffic.blob]
         case RunStarted(settings=ref) | SettingsChanged(settings=ref):
             found = {group: groups[name] for group, name in asdict(ref).items() if name in groups}
             data["settings"] |= msgspec.to_builtins(found)
@@ -56,6 +59,9 @@ def named(event: Event) -> tuple[str, ...]:
     return astuple(event.settings) if isinstance(event, RunStarted | SettingsChanged) else ()
 
 
-def output_of(event: Event) -> str:
-    """Return the blob with the whole output of a tool; empty if the event has all of it."""
-    return event.result.blob if isinstance(event, ToolCallFinished) else ""
+def outputs_of(event: Event) -> tuple[str, ...]:
+    """Return the blobs with the whole texts of a result: its output, and its requests."""
+    if not isinstance(event, ToolCallFinished):
+        return ()
+    traffic = event.result.traffic
+    return tuple(filter(None, (event.result.blob, traffic.blob if traffic is not None else "")))

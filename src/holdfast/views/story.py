@@ -42,6 +42,7 @@ from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import Usage, calls_of
 from holdfast.protocol.request import Stretch
 from holdfast.protocol.settings import Group, Settings, settings_by, settings_with
+from holdfast.protocol.traffic import Traffic
 from holdfast.protocol.trust import CLEAN, Flag, Taint, Trust
 from holdfast.views.notices import decided
 
@@ -161,6 +162,8 @@ class Call(msgspec.Struct, frozen=True):
     walled: Walled | None = None
     """The sandbox of the programs that its last attempt started; None: it started none of others, or they ran in
     none."""
+    traffic: Traffic | None = None
+    """What its programs asked of the network; None: nothing."""
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -343,6 +346,7 @@ def _calls(numbered: Iterable[tuple[int, Record]]) -> tuple[Call, ...]:
                 status = "waiting" if result.status == "deferred" else result.status
                 change(call_id, ended_ms=at_ms, status=status, text=result.text)
                 change(call_id, duration_ms=result.duration_ms if call_id in epochs else None)
+                change(call_id, traffic=result.traffic)
                 before, taint = taint, flags_after(taint, record.seq, record.event)
                 change(call_id, origin=result.origin, trust=result.trust, sets=set_by(before, taint))
             case ToolCallRefused(call_id=call_id, failure=failure):

@@ -12,6 +12,7 @@ from holdfast.protocol.counts import counted
 from holdfast.protocol.events import ModelCallCut, ModelCallFailed, ModelCallStarted, Responded, SideCallEnded
 from holdfast.protocol.limits import usd
 from holdfast.protocol.request import Purpose, Stretch
+from holdfast.protocol.traffic import Traffic
 from holdfast.protocol.trust import Flag
 from holdfast.views.caching import possible_share, share_of
 from holdfast.views.estimates import error_of, errors, sentence
@@ -235,6 +236,17 @@ def label_lines(call: Call, indent: str) -> Iterator[Line]:
         yield [Span(f"{indent}from {one_line(call.origin, 200)}", "dim")]
     for flag in call.sets:
         yield [Span(f"{indent}{SET[flag]}", "yellow")]
+    if call.traffic is not None:
+        yield from _traffic_lines(call.traffic, indent)
+
+
+def _traffic_lines(traffic: Traffic, indent: str) -> Iterator[Line]:
+    """Return what a call asked of the network."""
+    yield [Span(f"{indent}network: {traffic.told}", "dim")]
+    for line in traffic.lines:
+        yield [Span(f"{indent}  {one_line(line, 200)}", "dim")]
+    if traffic.blob:
+        yield [Span(f"{indent}  ... all of them: blob {traffic.blob[:12]}", "dim")]
 
 
 def result_lines(text: str, width: int, indent: str) -> Iterator[Line]:

@@ -1,0 +1,39 @@
+"""Which hosts the programs of a call may reach by themselves, through the proxy of their sandbox.
+
+`rules` judges what the text of a command names. A program may connect to anything else, so the proxy asks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.policy.rules import Facts, is_proved
+from holdfast.protocol.grants import grant_in
+from holdfast.protocol.rules import SHELL
+from holdfast.protocol.tools import APPROVAL, Decision
+from holdfast.protocol.trust import Taint
+
+SANDBOXED = "sandboxed"
+"""The rule of a decision that lets a command run because it has no network."""
+
+
+def hosts_of(facts: Facts | None, decisions: Sequence[Decision], taint: Taint) -> tuple[str, ...]:
+    """Return the hosts that a call may reach, as `[network] allow` names them; empty if it runs without network.
+
+    Args:
+        facts: What the policy judged; None: nothing.
+        decisions: Those of all gates.
+        taint: What the session has read. After untrusted text, only what a person approved has a network: the text
+            may have told the model what to run, and a grant is older than the text.
+    """
+    if facts is None or facts.tool != SHELL or not facts.is_built_in or not facts.policy.allowed_hosts:
+        return ()
+    if any(each.rule == SANDBOXED for each in decisions) or is_proved(facts):
+        return ()
+    if taint.untrusted is not None and not _is_approved(decisions):
+        return ()
+    return facts.policy.allowed_hosts
+
+
+def _is_approved(decisions: Sequence[Decision]) -> bool:
+    return APPROVAL in [each.by for each in decisions] and not grant_in(decisions)

@@ -1,0 +1,43 @@
+"""What a command could not reach from its sandbox, in words for the model, and what a person could allow.
+
+`sandbox.proxy` has the requests. `policy.reaching` decides whether a command has a network at all.
+"""
+
+from __future__ import annotations
+
+import re
+
+from holdfast.protocol.counts import counted
+from holdfast.protocol.fence import Launch
+from holdfast.protocol.ports import CallContext
+from holdfast.sandbox.process import Ended
+
+_SHOWN = 4
+_TAIL_CHARS = 20_000
+_NO_NETWORK = re.compile(
+    r"could not resolve|name resolution|name or service not known|network is unreachable|EAI_AGAIN|ENOTFOUND|"
+    r"nodename nor servname|no address associated|failed to lookup address|no such host",
+    re.IGNORECASE,
+)
+"""What programs say that find no network."""
+_CUT = (
+    "this command had no network: the session has read untrusted text, and nobody approved the command, "
+    "or it runs without a question because it has none"
+)
+_CLOSED = "commands have no network here. A person can allow hosts with [network] allow"
+
+
+def note(ended: Ended, launch: Launch, context: CallContext) -> str:
+    """Return what the network of a command refused it, as the last lines of its result; empty if nothing."""
+    if launch.fence is None:
+        return ""
+    if launch.fence.network == "none":
+        if not ended.exit_code or not _NO_NETWORK.search(ended.output[-_TAIL_CHARS:]):
+            return ""
+        return f"\n[{_CUT if context.policy.allowed_hosts else _CLOSED}]"
+    refused = [each for each in ended.requests.exchanges if each.verdict == "refused"]
+    told = list(dict.fromkeys(f"{each.what}: {each.why}" for each in refused))
+    more = [f"[{counted(len(told) - _SHOWN, 'more refusal')}]"] if len(told) > _SHOWN else []
+    return "".join(
+        f"\n{line}" for line in (*(f"[refused by the proxy: {each}]" for each in told[:_SHOWN]), *more)
+    )

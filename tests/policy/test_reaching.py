@@ -1,0 +1,57 @@
+"""Which calls have a network in their sandbox: those that need one, and that a person may answer for."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.policy.commands import parsed
+from holdfast.policy.reaching import SANDBOXED, hosts_of
+from holdfast.policy.rules import Facts
+from holdfast.protocol.grants import Grant, permission_of
+from holdfast.protocol.settings import Policy
+from holdfast.protocol.tools import APPROVAL, Decision, Offer
+from holdfast.protocol.trust import CLEAN, Mark, Taint
+
+HOSTS = ("a.example",)
+UNTRUSTED = Taint(untrusted=Mark(4, "web_fetch"))
+PERSON = Decision(APPROVAL, "allow")
+
+
+def facts(
+    command: str, tool: str = "shell", *, is_built_in: bool = True, hosts: tuple[str, ...] = HOSTS
+) -> Facts:
+    return Facts(
+        tool,
+        "exec",
+        "full",
+        "/ws",
+        is_built_in,
+        commands=(parsed(command),),
+        policy=Policy(allowed_hosts=hosts),
+    )
+
+
+def test_a_command_that_may_need_it_reaches_the_listed_hosts() -> None:
+    assert hosts_of(facts("make"), (), CLEAN) == HOSTS
+
+
+def test_what_needs_no_network_has_none() -> None:
+    assert hosts_of(facts("ls"), (), CLEAN) == ()
+    assert hosts_of(facts("make", hosts=()), (), CLEAN) == ()
+    assert hosts_of(facts("make", "run_it"), (), CLEAN) == ()
+    assert hosts_of(facts("make", is_built_in=False), (), CLEAN) == ()
+    assert hosts_of(None, (), CLEAN) == ()
+
+
+def test_what_runs_without_a_question_because_it_has_no_network_has_none() -> None:
+    assert hosts_of(facts("make"), (Decision("policy", "allow", SANDBOXED),), CLEAN) == ()
+
+
+@pytest.mark.requirement("C14")
+def test_after_untrusted_text_only_what_a_person_approved_has_a_network() -> None:
+    asked = Decision("taint", "ask", "taint:command")
+    assert hosts_of(facts("make"), (), UNTRUSTED) == ()
+    assert hosts_of(facts("make"), (asked, PERSON), UNTRUSTED) == HOSTS
+    grant = Grant("g1", "shell", Offer("shell(make)"), until_ms=1, uses=1)
+    assert hosts_of(facts("make"), (permission_of(grant),), UNTRUSTED) == ()
+    assert hosts_of(facts("make"), (permission_of(grant),), CLEAN) == HOSTS
