@@ -4,7 +4,7 @@ Each cell runs in a fresh process, the model in another one. CPU time is the fig
 says little. `python -m benchmarks instructions` counts instead; it ends with 1 when a count rose by more than the
 history in docs/benchmarks.md explains. `requests` compares sessions with and without compactions. The measurements
 are in `cell`, `counted`, `instructions`, `resume`, `streaming`, `idle`, `guard`, `gates`, `imports`, `clipping`,
-`history`, `tokens` and `walls`, the floor is in `floor`.
+`history`, `tokens`, `walls` and `proxy`, the floor is in `floor`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from benchmarks import gates as gating
 from benchmarks import guard as guarding
 from benchmarks import imports
 from benchmarks import instructions as counting
+from benchmarks import proxy as proxying
 from benchmarks import walls as walling
 from benchmarks.cell import COMPACTED
 from benchmarks.paired import compared
@@ -203,6 +204,11 @@ def walls(plan: Plan) -> Iterator[Row]:
     return walling.measured()
 
 
+def proxy(plan: Plan) -> Iterator[Row]:
+    """The proxy of sandboxed calls: a request, a megabyte, and the way to it."""
+    return proxying.measured()
+
+
 SECTIONS: dict[str, Callable[[Plan], Iterator[Row]]] = {
     "instructions": instructions,
     "turns": turns,
@@ -219,6 +225,7 @@ SECTIONS: dict[str, Callable[[Plan], Iterator[Row]]] = {
     "history": history,
     "tokens": tokens,
     "walls": walls,
+    "proxy": proxy,
 }
 
 

@@ -201,7 +201,10 @@ def test_doctor_says_what_tools_may_reach_and_which_search_engine_has_no_key(
     rows = holdfast("doctor", "--json", "--home", str(tmp_path / "home")).rows
     found = [(row["severity"], row["message"]) for row in rows if row["id"] == "egress"]
     missing = "EXA_API_KEY is not set, so its search engine does not answer"
-    assert found == [("ok", "tools reach a.example"), ("warning", missing)]
+    assert found == [
+        ("ok", "tools reach a.example; commands, without a sandbox, reach everything"),
+        ("warning", missing),
+    ]
 
 
 # --- models and init

@@ -228,3 +228,18 @@ def test_a_program_that_finds_no_network_is_told_who_closed_it(cli: Cli) -> None
     model = cli.model(calls("shell", command="bash get.sh"), says("Done."))
     assert cli("run", "go", "-m", model, "--autonomy", "full").code == 0
     assert "A person can allow hosts with [network] allow" in results(cli)[0]
+
+
+@pytest.mark.requirement("L2")
+def test_doctor_tries_the_way_to_the_proxy(cli: Cli) -> None:
+    def told() -> list[tuple[str, str]]:
+        return [(row["severity"], row["message"]) for row in rows(cli, "doctor") if row["id"] == "egress"]
+
+    cli.configure(f'{WALLS}[network]\nallow = ["a.example"]\n')
+    assert told() == [("ok", "tools reach a.example, and so do commands, through the proxy")]
+    folder = cli.folder / "bin"
+    folder.mkdir()
+    (folder / "bwrap").symlink_to(str(shutil.which("bwrap")))
+    cli.environ["PATH"] = str(folder)
+    why = "It could not be tried: bash is not installed."
+    assert told() == [("fault", f"tools reach a.example; commands do not: {why}")]

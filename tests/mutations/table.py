@@ -17,6 +17,7 @@ from tests.mutations.hooks import HOOKS
 from tests.mutations.incidents import INCIDENTS
 from tests.mutations.programs import PROGRAMS
 from tests.mutations.progress import PROGRESS
+from tests.mutations.proxy import PROXY
 from tests.mutations.screen import SCREEN
 from tests.mutations.shell import SHELL
 from tests.mutations.stored import STORED
@@ -972,6 +973,7 @@ MUTATIONS = (
     *WALKS,
     *WALLS,
     *WEB,
+    *PROXY,
     *STORED,
     *SHELL,
     *PROGRAMS,

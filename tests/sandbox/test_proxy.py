@@ -311,7 +311,7 @@ async def test_many_connections_wait_for_each_other_and_not_for_another_call(ser
     silent(server)
     held: list[asyncio.StreamWriter] = []
     async with (
-        proxy(files=600) as door,
+        proxy(files=400) as door,
         call_of(door, allowing(server)) as greedy,
         call_of(door, allowing(server)) as other,
     ):

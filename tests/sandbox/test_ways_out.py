@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -257,3 +258,55 @@ async def test_a_call_that_is_cancelled_closes_its_way(
         await work
     async with asyncio.timeout(5):
         await has_ended.wait()
+
+
+CROWD = """
+import socket, sys
+held = []
+for number in range(3_000):
+    one = socket.socket()
+    one.setblocking(False)
+    one.connect_ex(("127.0.0.1", 3128))
+    held.append(one)
+print(len(held))
+"""
+
+
+@pytest.mark.long
+async def test_fifty_calls_at_once_reach_their_servers_beside_one_that_opens_thousands_of_connections(
+    processes: Processes, server: WebServer, tmp_path: Path
+) -> None:
+    listed = f"127.0.0.1:{server.port}"
+    (tmp_path / "crowd.py").write_text(CROWD)
+    crowd = asyncio.create_task(
+        ran(processes, tmp_path, f"/usr/bin/env python3 crowd.py; curl -sS {server.url('/')}", listed)
+    )
+    ended = await asyncio.gather(
+        *(ran(processes, tmp_path, f"curl -sS {server.url('/')}", listed) for _ in range(50))
+    )
+    assert [each.output for each in ended] == ["hello"] * 50
+    assert (await crowd).output == "3000\nhello"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("whom", [0, 1, 2], ids=["proxy", "guard of the proxy", "keeper"])
+async def test_after_a_kill_the_next_call_reaches_its_server_and_in_the_end_nothing_is_left(
+    server: WebServer, tmp_path: Path, whom: int
+) -> None:
+    made = bubblewrap.make()
+    assert isinstance(made, Bubblewrap)
+    processes, seen = Processes(made), set[int]()
+    listed, command = f"127.0.0.1:{server.port}", f"curl -sS {server.url('/')}"
+    for _ in range(3):
+        assert (await ran(processes, tmp_path, command, listed)).output == "hello"
+        for pid in proxies():
+            seen.add(os.pidfd_open(pid))
+            os.kill([pid, *above(pid)][whom], signal.SIGKILL)
+        await asyncio.sleep(0.5)
+    assert (await ran(processes, tmp_path, command, listed)).output == "hello"
+    seen.update(map(os.pidfd_open, proxies()))
+    await processes.aclose()
+    assert seen
+    for fd in seen:
+        assert select.select([fd], [], [], 5)[0] == [fd]
+        os.close(fd)

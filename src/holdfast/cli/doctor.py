@@ -23,7 +23,7 @@ import typer
 
 from holdfast.access.sealing import KEY_FILE_VARIABLE, keyring_name
 from holdfast.access.store import SecretStore
-from holdfast.app import factories, facts_of, open_store, probed_sandbox
+from holdfast.app import factories, factory, facts_of, open_store, probed_sandbox
 from holdfast.cli.found import find_providers
 from holdfast.cli.options import HomeFlag, JsonFlag, home_of
 from holdfast.cli.terminal import say, say_json, with_commands
@@ -40,6 +40,7 @@ from holdfast.storage.errors import storage_errors
 from holdfast.storage.home import DATABASE, was_used
 from holdfast.views.lines import Line, Span, neutral
 
+_PROXY_PROBE = "holdfast.sandbox.proxy_probing:attempt"
 _OLDEST_PYTHON = (3, 11)
 _DISK_FAULT_BYTES = 100 << 20
 _DISK_WARNING_BYTES = 1 << 30
@@ -271,7 +272,14 @@ def check_egress(home: Home) -> Iterator[Finding]:
         return
     hosts, engines = config.policy.allowed_hosts, config.policy.search
     listed = ", ".join(hosts[:_LISTED_FILES]) + (", ..." if len(hosts) > _LISTED_FILES else "")
-    yield Finding("egress", "ok", f"tools reach {listed}" if hosts else "tools reach no host")
+    told = f"tools reach {listed}" if hosts else "tools reach no host"
+    if config.policy.walls.backend == "unsafe":
+        yield Finding("egress", "ok", f"{told}; commands, without a sandbox, reach everything")
+    elif hosts and (fault := asyncio.run(_fault_of_proxy())):
+        hint = "Until this is mended, commands have no network."
+        yield Finding("egress", "fault", f"{told}; commands do not: {fault}", hint)
+    else:
+        yield Finding("egress", "ok", f"{told}, and so do commands, through the proxy" if hosts else told)
     for name in [KEY_VARIABLES.get(engine_of(entry).name) for entry in engines]:
         if name and not os.environ.get(name, "").strip():
             hint = f"Set {name}, or leave its engine out of [search] engines."
@@ -307,6 +315,15 @@ def check_secrets(home: Home) -> Iterator[Finding]:
         yield Finding(
             "secrets", "warning", f"[secrets.{name}] is configured, and no such secret is stored", hint
         )
+
+
+async def _fault_of_proxy() -> str:
+    """Return why commands in the sandbox do not get to the proxy; empty if they do."""
+    sandbox, found = await probed_sandbox()
+    if sandbox is None or found.fault:
+        return "the sandbox does not work."
+    fault: str = await factory(_PROXY_PROBE)(sandbox)
+    return fault
 
 
 def _exists(source: HookSource) -> bool:

@@ -1,0 +1,118 @@
+"""Lines with a promise about what leaves a sandbox through the proxy. Joined in `table`."""
+
+from __future__ import annotations
+
+from tests.mutations.bench import Mutation
+
+_PROXY = "tests/sandbox/test_proxy.py"
+_HEADS = "tests/sandbox/test_proxy_heads.py"
+_EXCHANGE = "sandbox/proxy_exchange.py"
+_READING = "sandbox/proxy_heads.py"
+
+PROXY = (
+    Mutation(
+        "the proxy connects to hosts that are not listed",
+        _EXCHANGE,
+        "found = judged(head.url, self._reach.hosts)",
+        "found = target_of(head.url)",
+        _PROXY,
+    ),
+    Mutation(
+        "the proxy connects wherever a listed name leads",
+        _EXCHANGE,
+        "        if problem := address_refusal(",
+        "        if problem := False and address_refusal(",
+        _PROXY,
+    ),
+    Mutation(
+        "a request may name another host in its header",
+        _EXCHANGE,
+        "        if names_another(head, found):",
+        "        if False:",
+        _PROXY,
+    ),
+    Mutation(
+        "a request may have two lengths",
+        _READING,
+        "if len(lengths) > 1 or not",
+        "if not",
+        _HEADS,
+    ),
+    Mutation(
+        "a request may have chunks and a length",
+        _READING,
+        'if lengths or codings != ["chunked"] or minor == 0:',
+        'if codings != ["chunked"] or minor == 0:',
+        _HEADS,
+    ),
+    Mutation(
+        "what follows a body goes to the server",
+        _READING,
+        "            part = data[: self._left]\n",
+        "            part = data\n",
+        _HEADS,
+    ),
+    Mutation(
+        "a chunk may be written in several ways",
+        _READING,
+        "if not _CHUNK.fullmatch(self._line[:-2]):",
+        "if not _CHUNK.search(self._line[:-2]):",
+        _HEADS,
+    ),
+    Mutation(
+        "a head may be as long as it likes",
+        _EXCHANGE,
+        "                    if len(data) > MAX_HEAD_BYTES:\n",
+        "                    if False:\n",
+        f"{_PROXY}::test_a_head_that_is_too_long_is_refused",
+    ),
+    Mutation(
+        "a call may hold as many connections as it likes",
+        "sandbox/proxy_calls.py",
+        "asyncio.Semaphore(MAX_CONNECTIONS)",
+        "asyncio.Semaphore(10 * MAX_CONNECTIONS)",
+        f"{_PROXY}::test_many_connections_wait_for_each_other_and_not_for_another_call",
+    ),
+    Mutation(
+        "as much goes through as a program likes",
+        _EXCHANGE,
+        "if self._sent + self._received > self._limits.max_bytes:",
+        "if False:",
+        f"{_PROXY}::test_no_more_than_the_limit_goes_through",
+    ),
+    Mutation(
+        "a command that nobody approved reaches hosts after untrusted text",
+        "policy/reaching.py",
+        "    if taint.untrusted is not None and not _is_approved(decisions):",
+        "    if False:",
+        "tests/policy/test_reaching.py",
+    ),
+    Mutation(
+        "a grant lets a command reach hosts after untrusted text",
+        "policy/reaching.py",
+        " and not grant_in(decisions)",
+        "",
+        "tests/policy/test_reaching.py",
+    ),
+    Mutation(
+        "a command that runs because it has no network has one",
+        "policy/reaching.py",
+        "if any(each.rule == SANDBOXED for each in decisions) or is_proved(facts):",
+        "if is_proved(facts):",
+        "tests/policy/test_reaching.py",
+    ),
+    Mutation(
+        "a call reaches hosts although its intent records no network",
+        "tools/fencing.py",
+        "        reached = () if is_cut else hosts\n",
+        "        reached = hosts\n",
+        "tests/tools/test_fencing.py::test_a_call_reaches_hosts_only_if_its_intent_records_a_network",
+    ),
+    Mutation(
+        "the blob of a call's requests is not kept",
+        "protocol/blobs.py",
+        "        if result.traffic is not None and result.traffic.blob:\n",
+        "        if False:\n",
+        "tests/protocol/test_traffic.py",
+    ),
+)
