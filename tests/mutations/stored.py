@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations.bench import Mutation
 
 _STORE = "tests/access/test_store.py"
+_PROXY = "tests/sandbox/test_proxy_secrets.py"
 
 STORED = (
     Mutation(
@@ -51,7 +52,7 @@ STORED = (
     ),
     Mutation(
         "a secret goes over a connection that anybody reads",
-        "access/credentials.py",
+        "policy/urls.py",
         "if not is_plain or allowed_host_of(host).port",
         "if True",
         "tests/access/test_credentials.py",
@@ -83,5 +84,40 @@ STORED = (
         '"A value does not go on the command line, where other users and the history of the shell see it. "',
         'f"A value does not go on the command line: {context.args}. "',
         "tests/cli/test_secrets.py::test_what_is_no_name_or_value_is_refused_and_not_repeated",
+    ),
+    Mutation(
+        "the proxy puts a secret into requests for any host",
+        "sandbox/proxy_secrets.py",
+        "if not head.is_tunnel and may_have_secret(each.hosts, head.url)]",
+        "if not head.is_tunnel]",
+        _PROXY,
+    ),
+    Mutation(
+        "a program uses another account at the host of a secret",
+        "sandbox/proxy_secrets.py",
+        "        if mine and not meant:\n            continue\n",
+        "",
+        _PROXY,
+    ),
+    Mutation(
+        "a placeholder goes to any host",
+        "sandbox/proxy_secrets.py",
+        "        if each.mark in text:\n            raise Misplaced(each)\n    if used",
+        "        pass\n    if used",
+        _PROXY,
+    ),
+    Mutation(
+        "a program reads a secret that a server echoes",
+        "sandbox/proxy_exchange.py",
+        "return data if self._hiding is None else self._hiding.take(data)",
+        "return data",
+        _PROXY,
+    ),
+    Mutation(
+        "a program reads a secret in a compressed response",
+        "sandbox/proxy_exchange.py",
+        "            if self._hiding is not None and _is_packed(head):\n",
+        "            if False:\n",
+        _PROXY,
     ),
 )

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from holdfast.protocol.traffic import MAX_EXCHANGES, Exchange, Told, Word
+from holdfast.protocol.traffic import MAX_EXCHANGES, Exchange, StandIn, Told, Word
 from holdfast.sandbox import proxy_calls
 from holdfast.sandbox.proxy_exchange import LIMITS, Limits
 from tests.tools.web_server import Heard, WebServer, response, web_server
@@ -57,7 +57,9 @@ class Call:
 
 
 @asynccontextmanager
-async def call_of(door: socket.socket, hosts: Sequence[str]) -> AsyncIterator[Call]:
+async def call_of(
+    door: socket.socket, hosts: Sequence[str], secrets: tuple[StandIn, ...] = ()
+) -> AsyncIterator[Call]:
     """Pass a call to a proxy, as its driver does."""
     ours, channel = socket.socketpair()
     inside, entrance = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -67,7 +69,7 @@ async def call_of(door: socket.socket, hosts: Sequence[str]) -> AsyncIterator[Ca
         socket.send_fds(inside, [b"+"], [listener.fileno()])
     driver = ours.dup()
     reader, writer = await asyncio.open_unix_connection(sock=ours)
-    writer.write(msgspec.json.encode(Told(tuple(hosts))) + b"\n")
+    writer.write(msgspec.json.encode(Told(tuple(hosts), secrets)) + b"\n")
     try:
         yield Call(port, driver, reader)
     finally:
@@ -119,8 +121,10 @@ async def server() -> AsyncIterator[WebServer]:
 
 
 @asynccontextmanager
-async def alone(hosts: Sequence[str], limits: Limits = LIMITS) -> AsyncIterator[Call]:
-    async with proxy(limits) as door, call_of(door, hosts) as call:
+async def alone(
+    hosts: Sequence[str], limits: Limits = LIMITS, secrets: tuple[StandIn, ...] = ()
+) -> AsyncIterator[Call]:
+    async with proxy(limits) as door, call_of(door, hosts, secrets) as call:
         yield call
 
 

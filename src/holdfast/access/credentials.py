@@ -6,15 +6,14 @@ Only `egress` reads the value, when it writes a request. `access` has the store.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from urllib.parse import urlsplit
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from holdfast.config.settings import SecretUse
 from holdfast.errors import UsageError
-from holdfast.policy.urls import target_of
-from holdfast.protocol.allowed import allowed_host_of, host_is_allowed
+from holdfast.policy.urls import may_have_secret
+from holdfast.protocol.traffic import StandIn
 
 _MARK = "holdfast-placeholder-"
 """The beginning of each placeholder."""
@@ -35,19 +34,7 @@ class Credential(msgspec.Struct, frozen=True):
 
     def goes_to(self, url: str) -> bool:
         """Return whether a request to a URL may have it."""
-        return may_go(self.hosts, url)
-
-
-def may_go(hosts: Sequence[str], url: str) -> bool:
-    """Return whether a secret with these hosts may be sent to a URL. Without TLS, only to a host that is listed with
-    its port, which says that this is wanted.
-
-    Raises:
-        Misread: nothing may be sent there.
-    """
-    target, is_plain = target_of(url), urlsplit(url).scheme.lower() != "https"
-    named = [host for host in hosts if not is_plain or allowed_host_of(host).port]
-    return host_is_allowed(target.host, target.port, named)
+        return may_have_secret(self.hosts, url)
 
 
 class Credentials(msgspec.Struct, frozen=True):
@@ -74,21 +61,22 @@ class Credentials(msgspec.Struct, frozen=True):
         value = self.value_of(name)
         return Credential(name, use.header, use.format.replace("{}", value), value, use.hosts)
 
-    def placeholders(self) -> dict[str, str]:
-        """Return, by the variable of each secret that has hosts and a value, a new text that stands for it."""
-        return {
-            use.env: _MARK + secrets.token_hex(16)
-            for name, use in self.uses.items()
-            if self._is_usable(name, use)
-        }
+    def stand_ins(self) -> tuple[tuple[str, StandIn], ...]:
+        """Return, for each secret with a variable, hosts and a value, that variable and what stands for the secret in
+        one command, under a new mark.
+        """
+        found = [(name, use, self._value(name)) for name, use in self.uses.items() if use.env and use.hosts]
+        return tuple(
+            (use.env, StandIn(name, _MARK + secrets.token_hex(16), value, use.header, use.hosts))
+            for name, use, value in found
+            if value
+        )
 
-    def _is_usable(self, name: str, use: SecretUse) -> bool:
-        if not use.env or not use.hosts:
-            return False
+    def _value(self, name: str) -> str:
         try:
-            return bool(self.value_of(name))
+            return self.value_of(name)
         except UsageError:
-            return False
+            return ""
 
 
 def with_credential(headers: Mapping[str, str], credential: Credential | None, url: str) -> Mapping[str, str]:

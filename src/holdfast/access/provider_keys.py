@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from holdfast.access.credentials import may_go
 from holdfast.access.stored import StoredSecrets
 from holdfast.config.settings import Config
 from holdfast.errors import UsageError
-from holdfast.policy.urls import Misread
+from holdfast.policy.urls import Misread, may_have_secret
 from holdfast.providers.registry import Entry, address_of
 
 
@@ -63,6 +62,6 @@ class ProviderKeys(msgspec.Struct, frozen=True):
 
 def _may_go(hosts: Sequence[str], address: str) -> bool:
     try:
-        return may_go(hosts, address)
+        return may_have_secret(hosts, address)
     except Misread:
         return False

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 
 from holdfast.protocol.allowed import (
     address_of,
+    allowed_host_of,
     embeds,
     host_is_allowed,
     is_local_name,
@@ -83,6 +84,18 @@ def _check_content(url: str) -> None:
         text = decoded
         if any(char < " " or char in "\x7f\x85\u2028\u2029" for char in text):
             raise Misread("contains an encoded line break or control character")
+
+
+def may_have_secret(hosts: Sequence[str], url: str) -> bool:
+    """Return whether a secret for these hosts may be sent to a URL. Without TLS, only to a host that is listed with
+    its port, which says that this is wanted.
+
+    Raises:
+        Misread: nothing may be sent there.
+    """
+    target, is_plain = target_of(url), url[:6].lower() != "https:"
+    named = [host for host in hosts if not is_plain or allowed_host_of(host).port]
+    return host_is_allowed(target.host, target.port, named)
 
 
 def url_problem(url: str, allowed: Sequence[str]) -> tuple[str, str] | None:

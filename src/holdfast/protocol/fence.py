@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.protocol.traffic import Exchange
+from holdfast.protocol.traffic import Exchange, StandIn
 
 Backend = Literal["bubblewrap", "unsafe"]
 Network = Literal["none", "proxy"]
@@ -108,6 +108,8 @@ class Launch(msgspec.Struct, frozen=True):
     """Hears of each request that went through the proxy, or was refused there."""
     way_fd: int | None = None
     """What a sandbox needs to lead it to the proxy; None: it leads nowhere."""
+    secrets: tuple[StandIn, ...] = ()
+    """The secrets that the proxy puts in place of their marks."""
     limits: Mapping[str, int] = {}
     """The kernel's limits by name, like RLIMIT_DATA. A sandbox sets them."""
 

@@ -52,11 +52,27 @@ class Exchange(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{self.what}: {how}, {moved}{f'. {self.why}' if self.why else ''}"
 
 
+class StandIn(msgspec.Struct, frozen=True):
+    """What stands for a secret in one command, and where the secret may go."""
+
+    name: str
+    mark: str
+    """What the command has."""
+    value: str
+    """What the server gets in its place."""
+    header: str
+    hosts: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"StandIn({self.name!r})"
+
+
 class Told(msgspec.Struct, frozen=True):
     """What the driver says about a call."""
 
     hosts: tuple[str, ...]
     """As `[network] allow` names them."""
+    secrets: tuple[StandIn, ...] = ()
 
 
 class Word(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -16,6 +16,7 @@ from holdfast.redact.redactor import (
     GATE,
     KNOWN_SECRET_MIN_CHARS,
     Redactor,
+    forms_of,
     make_redactor,
 )
 from holdfast.redact.spans import Span
@@ -28,6 +29,7 @@ __all__ = [
     "Redactor",
     "Span",
     "StreamRedactor",
+    "forms_of",
     "make_redactor",
     "part_of",
 ]

@@ -93,7 +93,7 @@ class Redactor:
     def know(self, known: Mapping[str, str]) -> None:
         """Know these secrets too, by name, from now on and in every redactor that was made from this one."""
         named = {
-            form: _Needle(form, KNOWN, name) for name, value in known.items() for form in _forms_of(value)
+            form: _Needle(form, KNOWN, name) for name, value in known.items() for form in forms_of(value)
         }
         with self._known.lock:
             self._known.named = _sorted(({each.text: each for each in self._known.named} | named).values())
@@ -103,7 +103,7 @@ class Redactor:
     def learn(self, values: Iterable[str], source: str) -> None:
         """Mask these values too, from now on and in every redactor that was made from this one. They take the place
         of what was learnt from the same source, and have no name, so `known_in` does not find them."""
-        forms = frozenset(form for value in values for form in _forms_of(value))
+        forms = frozenset(form for value in values for form in forms_of(value))
         with self._known.lock:
             self._known.learnt[source] = forms
             learnt = set().union(*self._known.learnt.values()) - {each.text for each in self._known.named}
@@ -288,8 +288,8 @@ def _written(value: str) -> Iterator[str]:
     yield from (value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1])
 
 
-def _forms_of(value: str) -> Iterator[str]:
-    """Return the forms of a value that is long enough to be known."""
+def forms_of(value: str) -> Iterator[str]:
+    """Return a value in all forms in which it is looked for; none if it is too short."""
     return _forms(value) if len(value) >= KNOWN_SECRET_MIN_CHARS else iter(())
 
 

@@ -100,7 +100,7 @@ class Processes:
             raise SandboxUnavailable(_NO_SANDBOX, hint=_NO_SANDBOX_HINT)
         if fence.network == "none":
             return await self._run(self._sandbox.launch(launch, fence), on_output)
-        async with self._proxy.way(fence.hosts, launch.on_exchange) as way:
+        async with self._proxy.way(fence.hosts, launch.on_exchange, launch.secrets) as way:
             leading = replace(launch, pass_fds=(*launch.pass_fds, way.fd), way_fd=way.fd)
             ended = await self._run(self._sandbox.launch(leading, fence), on_output)
         return replace(ended, requests=way.requests())

@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 from holdfast.protocol.fence import Launch
-from holdfast.protocol.traffic import Exchange, Requests, Told, Word
+from holdfast.protocol.traffic import Exchange, Requests, StandIn, Told, Word
 
 PORT = 3128
 """Where the proxy is found inside. Every sandbox has a network of its own."""
@@ -76,10 +76,13 @@ class Proxy:
 
     @contextlib.asynccontextmanager
     async def way(
-        self, hosts: Sequence[str], on_exchange: Callable[[Exchange], None] = lambda _: None
+        self,
+        hosts: Sequence[str],
+        on_exchange: Callable[[Exchange], None] = lambda _: None,
+        secrets: tuple[StandIn, ...] = (),
     ) -> AsyncIterator[Way]:
-        """Give a call a way to hosts, as `[network] allow` names them. It is closed at the end, and has heard of all
-        requests then.
+        """Give a call a way to hosts, as `[network] allow` names them, with secrets for some of them. It is closed
+        at the end, and has heard of all requests then.
         """
         ours, channel = socket.socketpair()
         inside, entrance = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -89,7 +92,7 @@ class Proxy:
             way = Way(inside.fileno(), on_exchange)
             reader, writer = await asyncio.open_unix_connection(sock=ours, limit=_WORD_BYTES)
             hearing = asyncio.create_task(_hear(reader, way))
-            writer.write(msgspec.json.encode(Told(tuple(hosts))) + b"\n")
+            writer.write(msgspec.json.encode(Told(tuple(hosts), secrets)) + b"\n")
             try:
                 yield way
             finally:

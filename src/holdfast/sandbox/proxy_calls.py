@@ -22,6 +22,7 @@ from holdfast.sandbox.proxy_exchange import LIMITS, Limits, Reach, answer
 MAX_CONNECTIONS = 128
 """The most of one call at once. Others wait."""
 _OTHER_FILES = 64
+_TOLD_BYTES = 32 << 20
 _LOOKUPS = 32
 """How many names are resolved at once."""
 _BREATH_S = 0.1
@@ -69,12 +70,15 @@ class _Call:
 
     async def serve(self, channel: int, entrance: int) -> None:
         """Serve it until the driver shuts the channel."""
-        reader, self._writer = await asyncio.open_unix_connection(sock=socket.socket(fileno=channel))
+        reader, self._writer = await asyncio.open_unix_connection(
+            sock=socket.socket(fileno=channel), limit=_TOLD_BYTES
+        )
         accepting = None
         with socket.socket(fileno=entrance) as door:
             try:
                 if line := await reader.readline():
-                    reach = Reach(msgspec.json.decode(line, type=Told).hosts, self._lookup)
+                    told = msgspec.json.decode(line, type=Told)
+                    reach = Reach(told.hosts, self._lookup, told.secrets)
                     accepting = asyncio.create_task(self._accept(door, reach))
                     await reader.read()
             except ConnectionError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import NoReturn
@@ -18,7 +19,7 @@ import msgspec
 from holdfast.policy.addresses import refusal as address_refusal
 from holdfast.policy.urls import Misread, Target, judged, target_of
 from holdfast.protocol.allowed import address_of
-from holdfast.protocol.traffic import Exchange, Verdict
+from holdfast.protocol.traffic import Exchange, StandIn, Verdict
 from holdfast.sandbox.names import Lookup
 from holdfast.sandbox.proxy_heads import (
     END,
@@ -32,6 +33,7 @@ from holdfast.sandbox.proxy_heads import (
     read,
     refusal,
 )
+from holdfast.sandbox.proxy_secrets import Finding, Hiding, Misplaced, with_secrets
 
 _CHUNK_BYTES = 64 << 10
 _MAX_LINGER_BYTES = 1 << 20
@@ -50,6 +52,7 @@ class Reach(msgspec.Struct, frozen=True):
     hosts: Sequence[str]
     """As `[network] allow` names them."""
     lookup: Lookup
+    secrets: tuple[StandIn, ...] = ()
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -122,6 +125,8 @@ class _Passage:
         self._head: Head | None = None
         self._status = self._sent = self._received = 0
         self._limit = asyncio.timeout(None)
+        self._finding = Finding(reach.secrets)
+        self._hiding: Hiding | None = None
 
     def exchange(self) -> Exchange:
         """Return what is to be told."""
@@ -148,6 +153,11 @@ class _Passage:
             return
         self._head = head
         target = self._judged(head)
+        try:
+            head, used = with_secrets(head, self._reach.secrets)
+        except Misplaced as error:
+            raise _Stopped("refused", 403, str(error)) from None
+        self._hiding = Hiding(each.value for each in used) if used else None
         with await self._connected(target) as server:
             async with self._limited():
                 await (
@@ -263,8 +273,11 @@ class _Passage:
             if data:
                 try:
                     part = body.take(data)
+                    self._finding.check(part)
                 except Unreadable as error:
                     raise _Stopped("refused", error.status, str(error)) from None
+                except Misplaced as error:
+                    raise _Stopped("refused", 403, str(error)) from None
                 self._count(sent=len(part))
                 await self._loop.sock_sendall(server, part)
             if not body.is_over and not (data := await self._loop.sock_recv(self._client, _CHUNK_BYTES)):
@@ -291,22 +304,36 @@ class _Passage:
                 raise _Stopped("failed", 502, "The server does not speak HTTP.") from None
             if self._status == 101:
                 raise _Stopped("failed", 502, "The server wants to speak another protocol than HTTP.")
+            if self._hiding is not None and _is_packed(head):
+                raise _Stopped("failed", 502, "The server compressed its response, in which a secret may be.")
             del data[:end]
             self.has_answered = self._status >= 200
-            await self._loop.sock_sendall(self._client, head)
+            await self._loop.sock_sendall(self._client, self._hidden(head))
             if self.has_answered:
                 break
-        await self._loop.sock_sendall(self._client, data)
-        await self._move(server, self._client, lambda size: self._count(received=size))
+        await self._loop.sock_sendall(self._client, self._hidden(bytes(data)))
+        await self._move(server, self._client, lambda size: self._count(received=size), self._hiding)
 
-    async def _move(self, source: socket.socket, sink: socket.socket, count: Callable[[int], None]) -> None:
+    def _hidden(self, data: bytes) -> bytes:
+        return data if self._hiding is None else self._hiding.take(data)
+
+    async def _move(
+        self,
+        source: socket.socket,
+        sink: socket.socket,
+        count: Callable[[int], None],
+        hiding: Hiding | None = None,
+    ) -> None:
         """Move bytes until the source has no more."""
         buffer = bytearray(_CHUNK_BYTES)
         view = memoryview(buffer)
         while size := await self._loop.sock_recv_into(source, buffer):
             count(size)
-            await self._loop.sock_sendall(sink, view[:size])
+            moved = view[:size] if hiding is None else hiding.take(bytes(view[:size]))
+            await self._loop.sock_sendall(sink, moved)
             await asyncio.sleep(0)  # others have their turn, also if both sides are quick
+        if hiding is not None:
+            await self._loop.sock_sendall(sink, hiding.rest())
         with contextlib.suppress(OSError):
             sink.shutdown(socket.SHUT_WR)
 
@@ -332,6 +359,11 @@ async def _all(*works: Coroutine[object, object, None]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _is_packed(head: bytes) -> bool:
+    """Return whether the body of a response has another form than its content."""
+    return re.search(rb"(?im)^content-encoding:(?![ \t]*identity[ \t]*\r?$)", head) is not None
 
 
 def _refuse(why: str, url: str) -> NoReturn:

@@ -118,7 +118,9 @@ class Shell(Unplanned):
         )
         if launch.fence is None or self._credentials is None:
             return launch
-        return replace(launch, env={**launch.env, **self._credentials.placeholders()})
+        stand_ins = self._credentials.stand_ins()
+        marks = {variable: each.mark for variable, each in stand_ins}
+        return replace(launch, env={**launch.env, **marks}, secrets=tuple(each for _, each in stand_ins))
 
     async def _started(self, launch: Launch, arguments: dict[str, Any], context: CallContext) -> RawResult:
         """Start the command in the background. Its limits are the run's, and its own `timeout_s`."""
