@@ -136,8 +136,8 @@ COVERT = (
     Mutation(
         "covertly, a command runs only where it seems to",
         "policy/words.py",
-        "simple.folders if simple.is_folder_known else everywhere",
-        "simple.folders",
+        "folders, found = everywhere,",
+        "folders, found = simple.folders,",
         _READS,
     ),
     Mutation(
@@ -181,5 +181,33 @@ COVERT = (
         '            words.append(Word(""))',
         "            words = []",
         _READS,
+    ),
+    Mutation(
+        "what others take for names is only text",
+        "policy/mentions.py",
+        "or not run.isdisjoint(command.pipes):",
+        "or False:",
+        _READS,
+    ),
+    Mutation(
+        "a word that is only text stays so beside an open one",
+        "policy/mentions.py",
+        "    if 0 not in named:",
+        "    if True:",
+        _READS,
+    ),
+    Mutation(
+        "only `echo` prints names",
+        "policy/mentions.py",
+        "    prints = is_taken\n",
+        '    prints = is_taken and program == "echo"\n',
+        _READS,
+    ),
+    Mutation(
+        "what has more words than are looked at is only asked about",
+        "tools/facts.py",
+        '        beyond="It has more words than are looked at" if too_many else "",\n        unread=found.unread,\n',
+        '        unread="it has too many words" if too_many else found.unread,\n',
+        "tests/tools/test_own_places.py",
     ),
 )

@@ -17,8 +17,8 @@ INCIDENTS = (
     Mutation(
         "a text that is not understood counts as understood",
         "policy/rules.py",
-        'return facts.unread or next((command.unread for command in facts.commands if command.unread), "")',
-        "return facts.unread",
+        'or next((command.unread for command in facts.commands if command.unread), "")',
+        "",
         f"{_FILE}::test_cve_2026_28460_a_continued_line_does_not_hide_a_substitution",
     ),
     Mutation(

@@ -254,6 +254,29 @@ async def test_honest_work_beside_a_secret_goes_on_under_full(plain: Reference, 
     assert await judged(plain, text) == {text: "allow"}
 
 
+async def test_a_word_that_is_only_text_names_no_secret(plain: Reference) -> None:
+    honest = (
+        *(
+            "jq -r '.data.key' a.json",
+            "jq -r '.data.key' a.json | head -1",
+            "jq .data.key a.json && npm test",
+        ),
+        *("grep -rn 'server.key' src", "awk '/x.pem/ { print $1 }' a.txt", "find src -name '*.pem'"),
+        *("echo .env >> README.md", "git log --grep=.env", "sed -n /server.key/p a.txt"),
+    )
+    assert set((await judged(plain, *honest)).values()) == {"allow"}
+    taken = (
+        *("jq -r .env a.json | xargs cat", "grep -o .env a.txt | xargs cat", 'set -- .env; cat "$1"'),
+        *("awk 'BEGIN { print \".env\" }' | xargs cat", "jq -n '\".env\"' | xargs cat", "jq . .env"),
+        *(
+            "jq --rawfile x .env -n '$x'",
+            "echo .env > a.txt; xargs cat < a.txt",
+            "basename x/.env | xargs cat",
+        ),
+    )
+    assert set((await judged(plain, *taken)).values()) == {"deny"}
+
+
 async def test_a_link_that_a_search_follows_leads_to_what_is_below_it(plain: Reference) -> None:
     (plain.workspace / ".env").unlink()
     (plain.workspace / "src" / "more").symlink_to(plain.home)

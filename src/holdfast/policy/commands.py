@@ -12,7 +12,6 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from holdfast.policy.paths import may_be_secret, secret_rule
 from holdfast.policy.pieces import secret_in_pieces
 from holdfast.policy.programs import uses_of
 from holdfast.policy.shell import read_script
@@ -235,15 +234,7 @@ def program_of(command: SimpleCommand) -> str:
     return command.words[0].text.rsplit("/", 1)[-1] if command.words else ""
 
 
-# --- secrets --------------------------------------------------------------------------------------
-
-
-def secret_named(command: Command) -> str:
-    """Return the first word that names a secret path; empty if no word does."""
-    words = dict.fromkeys([word for step in command.simple for word in texts_of(step.command)])
-    if not may_be_secret("\n".join(words)):
-        return ""
-    return next((piece for word in words for piece in pieces_of(word) if secret_rule(piece)), "")
+# --- texts ----------------------------------------------------------------------------------------
 
 
 def texts_of(command: SimpleCommand) -> list[str]:

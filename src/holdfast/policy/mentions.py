@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Literal
 
-from holdfast.policy.commands import Step, pieces_of, program_of
-from holdfast.policy.paths import secret_rule
+from holdfast.policy.commands import Command, Step, pieces_of, program_of, texts_of
+from holdfast.policy.paths import may_be_secret, secret_rule
 from holdfast.policy.protected import steering
 from holdfast.policy.simple import SimpleCommand
 from holdfast.policy.uses import LOOKS_AT_NAMES
@@ -23,12 +23,30 @@ _ESCAPED_BLANK = re.compile(r"\\[nrt0]")
 _AFTER_LETTER = re.compile(r"[0-9]*[rRwWe](?=[./~])")
 """What an editor writes in front of a file: `r.env`."""
 _IS_CODE = re.compile(r"""[\s'"(]""")
-_PRINTS = frozenset({"echo", "printf", "cat"})
 _TAKES_NAMES = frozenset({"parallel", "cpio", "pax", "zip", "tar", "rsync"})
 """Programs that may get the names of files, or more words, on their input."""
 _TAKES_TEXT = frozenset({"read", "mapfile", "readarray", ""})
 _MESSAGES = {"git": re.compile(r"-[a-zA-Z]*m|--message"), "gh": re.compile(r"-[mbt]|--body|--title")}
 """Options whose value is prose for people."""
+
+
+def secret_named(command: Command) -> str:
+    """Return the first word that names a secret path; empty if no word does."""
+    words = dict.fromkeys([word for step in command.simple for word in texts_of(step.command)])
+    if not may_be_secret("\n".join(words)):
+        return ""
+    named, run = takers(command.simple)
+    if 0 not in named:  # otherwise a word may go anywhere
+        words = dict.fromkeys([word for step in command.simple for word in _names_in(step, run)])
+    return next((piece for word in words for piece in pieces_of(word) if secret_rule(piece)), "")
+
+
+def _names_in(step: Step, run: set[int]) -> list[str]:
+    """Return the texts of a command that may name a path. If all of it is known, its other words are only text."""
+    command, uses = step.command, step.uses
+    if uses.asks or uses.denies or uses.inner or uses.scripts or not run.isdisjoint(command.pipes):
+        return texts_of(command)
+    return [*texts_of(command._replace(words=())), *[use.word.text for use in uses.files]]
 
 
 def takers(steps: Iterable[Step]) -> tuple[set[int], set[int]]:
@@ -57,7 +75,7 @@ def mentioned(step: Step, is_taken: bool) -> Iterator[tuple[str, Literal["read",
     """
     command, uses = step.command, step.uses
     program = program_of(command)
-    prints = program in _PRINTS and is_taken
+    prints = is_taken
     is_unread = bool(uses.asks or uses.denies or not command.is_folder_known)
     texts = _words(command, program) if is_unread or prints else ()
     documents = [each.target.text for each in command.redirections if each.operator.startswith("<<")]

@@ -38,7 +38,7 @@ def secret_in_pieces(text: str) -> str:
 
 
 def _is_made_of(pieces: set[str], name: str) -> bool:
-    """Return whether some pieces, one after the other, are the whole name. The whole name itself does not count as one."""
+    """Return whether two pieces or more, one after the other, are the whole name."""
     reached = {end for end in range(_LEAST, len(name)) if name[:end] in pieces}
     for start in range(_LEAST, len(name)):
         if start in reached:

@@ -12,8 +12,9 @@ from typing import Literal
 
 import msgspec
 
-from holdfast.policy.commands import Command, catastrophe, secret_named
+from holdfast.policy.commands import Command, catastrophe
 from holdfast.policy.listed import ONE_FILE, Place, Program, objects, permits_tool, permitting, place_of
+from holdfast.policy.mentions import secret_named
 from holdfast.policy.paths import is_inside, is_kernel_path, may_be_secret, secret_rule
 from holdfast.policy.protected import Access, own_problem, steering_problem
 from holdfast.policy.urls import url_problem
@@ -96,6 +97,8 @@ class Facts(msgspec.Struct, frozen=True):
     """The paths that the commands name, as far as they are understood. They may lie anywhere."""
     unread: str = ""
     """Why not all words of the commands were looked at; empty if they were."""
+    beyond: str = ""
+    """The same, if so much was left out that it may be there to hide something."""
     unproved: str = ""
     """The first file that the commands use and that may lie outside of the workspace, or may be lost, with the reason
     as a sentence; empty if all are fine.
@@ -390,14 +393,23 @@ def never(facts: Facts) -> Decision | None:
 
 
 def unread_commands(facts: Facts) -> Decision | None:
-    """Ask about a command that was not understood completely."""
+    """Ask about a command that was not understood completely. Deny one that has too much to look at."""
+    if facts.beyond:
+        reason = (
+            f"{facts.beyond}. Give it in several calls, or as `(cd FOLDER && ...)` if it changes folders."
+        )
+        return _deny("unread", reason)
     why = _unread(facts)
     return Decision("policy", "ask", "unread", f"The command needs approval: {why}.") if why else None
 
 
 def _unread(facts: Facts) -> str:
     """Return why not everything about the commands is understood; empty if it is."""
-    return facts.unread or next((command.unread for command in facts.commands if command.unread), "")
+    return (
+        facts.beyond
+        or facts.unread
+        or next((command.unread for command in facts.commands if command.unread), "")
+    )
 
 
 def _why_unproved(facts: Facts) -> str:

@@ -71,6 +71,7 @@ def words_of(command: Command) -> Iterator[PathWord]:
     everywhere = _folders(command) if is_lost else ()
     wild = _wild(command)
     follows_links = any(use.deep == "links" for step in command.simple for use in step.uses.files)
+    seen: set[PathWord] = set()
     for step in command.simple:
         simple, uses = step.command, step.uses
         found = [*_used(step, is_listed=not named.isdisjoint(simple.pipes))]
@@ -87,7 +88,10 @@ def words_of(command: Command) -> Iterator[PathWord]:
             found += [PathWord(text, is_glob=True) for text in _half_known(simple)]
         if wild is not None:
             found += [*_wilder(found, wild)]
-        folders = simple.folders if simple.is_folder_known else everywhere
+        folders = simple.folders
+        if not simple.is_folder_known:
+            folders, found = everywhere, [word for word in dict.fromkeys(found) if word not in seen]
+            seen.update(found)
         if folders == ("",):
             yield from found
         else:
