@@ -44,7 +44,7 @@ def cpu_s(pid: int) -> float:
 async def running(hosts: tuple[str, ...]) -> AsyncIterator[tuple[int, int]]:
     """A proxy in a process of its own with one call; its pid, and the port of the call's way."""
     door, given = socket.socketpair()
-    command = [sys.executable, "-I", "-S", _CHILD, *sys.path]
+    command = [sys.executable, "-I", "-S", _CHILD, *proxy.folders()]
     with door, given:
         process = await asyncio.create_subprocess_exec(*command, stdin=given)
         ours, channel = socket.socketpair()

@@ -25,6 +25,13 @@ PROXY = (
         _PROXY,
     ),
     Mutation(
+        "the proxy imports what a command could have written",
+        "sandbox/proxy.py",
+        '"-S", _CHILD, *folders())',
+        '"-S", _CHILD, *sys.path)',
+        "tests/sandbox/test_ways_out.py::test_the_proxy_imports_nothing_that_a_command_could_have_written",
+    ),
+    Mutation(
         "a request may name another host in its header",
         _EXCHANGE,
         "        if names_another(head, found):",
@@ -97,8 +104,8 @@ PROXY = (
     Mutation(
         "a command that runs because it has no network has one",
         "policy/reaching.py",
-        "if any(each.rule == SANDBOXED for each in decisions) or is_proved(facts):",
-        "if is_proved(facts):",
+        " or any(each.rule == SANDBOXED for each in decisions)",
+        "",
         "tests/policy/test_reaching.py",
     ),
     Mutation(

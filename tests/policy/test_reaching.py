@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.policy.commands import parsed
 from holdfast.policy.reaching import SANDBOXED, hosts_of
@@ -38,13 +39,22 @@ def test_a_command_that_may_need_it_reaches_the_listed_hosts() -> None:
 def test_what_needs_no_network_has_none() -> None:
     assert hosts_of(facts("ls"), (), CLEAN) == ()
     assert hosts_of(facts("make", hosts=()), (), CLEAN) == ()
-    assert hosts_of(facts("make", "run_it"), (), CLEAN) == ()
-    assert hosts_of(facts("make", is_built_in=False), (), CLEAN) == ()
+    assert hosts_of(facts("make", "web_fetch"), (), CLEAN) == ()
+    assert hosts_of(replace(facts("make", is_built_in=False), effect="write"), (), CLEAN) == ()
     assert hosts_of(None, (), CLEAN) == ()
 
 
 def test_what_runs_without_a_question_because_it_has_no_network_has_none() -> None:
     assert hosts_of(facts("make"), (Decision("policy", "allow", SANDBOXED),), CLEAN) == ()
+
+
+def test_a_function_that_runs_something_or_needs_the_network_reaches_the_listed_hosts() -> None:
+    function = facts("make", "deploy", is_built_in=False)
+    assert hosts_of(function, (), CLEAN) == HOSTS
+    assert hosts_of(function, (), UNTRUSTED) == ()
+    assert (
+        hosts_of(replace(function, effect="network"), (), UNTRUSTED) == HOSTS
+    )  # the gate of taint judged it
 
 
 @pytest.mark.requirement("C14")

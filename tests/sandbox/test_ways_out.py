@@ -176,6 +176,19 @@ async def test_a_killed_proxy_fails_the_request_and_the_next_call_has_another_on
     assert (await ran(processes, tmp_path, f"curl -sS {server.url('/')}", listed)).output == "hello"
 
 
+async def test_the_proxy_imports_nothing_that_a_command_could_have_written(
+    processes: Processes, server: WebServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace, escaped = tmp_path / "workspace", tmp_path / "escaped"
+    workspace.mkdir()
+    for name in ("ipaddress", "msgspec", "asyncio", "holdfast"):
+        (workspace / f"{name}.py").write_text(f"open({str(escaped)!r}, 'w')")
+    monkeypatch.syspath_prepend(workspace)  # as `python -m holdfast` does
+    monkeypatch.chdir(workspace)
+    ended = await ran(processes, workspace, f"curl -sS {server.url('/')}", f"127.0.0.1:{server.port}")
+    assert (ended.output, escaped.exists()) == ("hello", False)
+
+
 async def test_nothing_of_a_proxy_is_left_after_its_runtime(server: WebServer, tmp_path: Path) -> None:
     before = proxies()
     made = bubblewrap.make()

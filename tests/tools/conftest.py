@@ -73,7 +73,7 @@ class Bench:
         if isinstance(admission, Refused):
             return RawResult("error", admission.failure.message)
         assert isinstance(admission, Allowed)
-        context = self.context(policy=self.settings.policy)
+        context = self.context(policy=self.settings.policy, walled=admission.walled)
         return await self.tools.run(name, admission.arguments, context)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+import urllib.request
 from pathlib import Path
 
 from holdfast.tools.context import Context
@@ -48,3 +49,10 @@ def reads(path: str) -> str:
     except OSError as error:
         text = error.strerror
     return f"{text} {sorted(os.environ)}"
+
+
+@tool(effect="network", isolation="process")
+def fetches(host: str) -> str:
+    """Read the first page of a host."""
+    with urllib.request.urlopen(f"http://{host}/") as answer:
+        return str(answer.read().decode())

@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from holdfast.policy.protected import Own
+from holdfast.protocol.settings import Policy, Walls, changed
 from holdfast.sandbox import bubblewrap
 from holdfast.sandbox.bubblewrap import Bubblewrap
 from holdfast.tools.builtin import Rooms, make_tools
 from tests.tools import isolated_tools
 from tests.tools.conftest import Bench
+from tests.tools.web_server import response, web_server
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
 
@@ -33,7 +35,7 @@ async def walled(tmp_path: Path) -> AsyncIterator[Bench]:
     for folder in (workspace, home):
         folder.mkdir()
     tools = make_tools(
-        [isolated_tools.reads],
+        [isolated_tools.reads, isolated_tools.fetches],
         secret_in=lambda _: "",
         own=Own((str(home),)),
         rooms=Rooms(sandbox=made),
@@ -54,6 +56,21 @@ async def test_an_isolated_function_sees_what_commands_see_and_no_variable_of_it
         assert told.status == "ok", told
         assert (BAIT in told.text) == is_seen
         assert "OTHER_API_KEY" not in told.text
+
+
+@pytest.mark.requirement("L2")
+async def test_an_isolated_function_reaches_listed_hosts_and_its_requests_are_returned(walled: Bench) -> None:
+    async with web_server() as server:
+        server.answers["/"] = response("hello")
+        here = f"127.0.0.1:{server.port}"
+        policy = Policy(walls=Walls("bubblewrap"), allowed_hosts=(here,))
+        walled.settings = changed(walled.settings, policy=policy)
+        got, refused = await walled.call("fetches", host=here), await walled.call("fetches", host="b.example")
+    assert (got.status, got.text) == ("ok", "hello"), got
+    assert [each.verdict for each in got.requests.exchanges] == ["allowed"]
+    assert refused.status == "error"
+    assert "b.example:80 is not listed in [network] allow" in refused.detail
+    assert [each.verdict for each in refused.requests.exchanges] == ["refused"]
 
 
 @pytest.mark.requirement("L2")

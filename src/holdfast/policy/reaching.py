@@ -26,9 +26,11 @@ def hosts_of(facts: Facts | None, decisions: Sequence[Decision], taint: Taint) -
         taint: What the session has read. After untrusted text, only what a person approved has a network: the text
             may have told the model what to run, and a grant is older than the text.
     """
-    if facts is None or facts.tool != SHELL or not facts.is_built_in or not facts.policy.allowed_hosts:
+    if facts is None or not facts.policy.allowed_hosts or (facts.is_built_in and facts.tool != SHELL):
         return ()
-    if any(each.rule == SANDBOXED for each in decisions) or is_proved(facts):
+    if facts.effect == "network":  # a function: the gates have judged what it sends
+        return facts.policy.allowed_hosts
+    if facts.effect != "exec" or any(each.rule == SANDBOXED for each in decisions) or is_proved(facts):
         return ()
     if taint.untrusted is not None and not _is_approved(decisions):
         return ()

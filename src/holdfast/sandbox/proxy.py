@@ -19,6 +19,7 @@ from pathlib import Path
 
 import msgspec
 
+import holdfast
 from holdfast.protocol.fence import Launch
 from holdfast.protocol.traffic import Exchange, Requests, StandIn, Told, Word
 
@@ -133,7 +134,7 @@ class Proxy:
         self._door, given = socket.socketpair()
         self._door.setblocking(False)
         launch = Launch(
-            argv=(sys.executable, "-I", "-S", _CHILD, *sys.path),
+            argv=(sys.executable, "-I", "-S", _CHILD, *folders()),
             cwd="/",
             key=f"proxy-{os.getpid()}-{secrets.token_hex(4)}",
             env={},
@@ -148,6 +149,12 @@ class Proxy:
     async def _live(self, launch: Launch, given: socket.socket) -> None:
         with given, contextlib.suppress(OSError):  # it cannot be started: every call finds its way closed
             await self._run(launch)
+
+
+def folders() -> tuple[str, ...]:
+    """Return the folders from which the proxy imports."""
+    roots = (Path(module.__file__ or "").resolve().parent.parent for module in (holdfast, msgspec))
+    return tuple(dict.fromkeys(map(str, roots)))
 
 
 def variables() -> dict[str, str]:

@@ -1,6 +1,8 @@
 """The proxy of one runtime, as a program: takes requests out of sandboxes to the hosts that each call may reach.
 
-    python -I -S proxy_child.py PATH... < socket      PATH...: the parent's module search path
+    python -I -S proxy_child.py FOLDER... < socket      FOLDER...: where Holdfast and what it needs are
+
+It imports from nowhere else: the search path of its parent may hold the workspace, in which a command can write.
 
 Its standard input is the socket over which the driver passes calls. If the driver is gone, the proxy ends.
 `proxy_calls` serves the calls, `proxy` starts this program, and `process` ends it.
@@ -20,7 +22,7 @@ MAX_FILES = 16_384
 
 def main() -> None:
     """Serve calls until the driver is gone."""
-    sys.path[:] = sys.argv[1:]
+    sys.path += sys.argv[1:]
     from holdfast.sandbox.proxy_calls import serve
 
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

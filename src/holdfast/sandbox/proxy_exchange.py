@@ -93,8 +93,8 @@ class _Stopped(Exception):
 async def answer(client: socket.socket, reach: Reach, tell: Tell, limits: Limits = LIMITS) -> None:
     """Answer the request of a program, and tell of it. The caller closes the connection."""
     passage = _Passage(client, reach, limits)
-    client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         await passage.go()
     except _Stopped as stopped:
         passage.verdict, passage.why = stopped.verdict, stopped.why
@@ -205,7 +205,7 @@ class _Passage:
                 addresses = (
                     [target.host] if is_literal else await self._reach.lookup(target.host, target.port)
                 )
-        except (OSError, TimeoutError):
+        except (OSError, TimeoutError, UnicodeError):
             raise _Stopped("failed", 502, f"The name {target.host} cannot be resolved.") from None
         if problem := address_refusal(target.host, addresses, target.port, self._reach.hosts):
             raise _Stopped("refused", 403, problem)

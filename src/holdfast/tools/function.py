@@ -289,9 +289,10 @@ class FunctionTool(Generic[P, R]):
                 inside = msgspec.structs.replace(
                     launch, cwd=context.workspace, env=clean_environment(os.environ)
                 )
+                policy, hosts = context.policy, context.policy.allowed_hosts
                 try:
                     launch = await fences.around(
-                        inside, context.workspace, context.policy.walls, context.walled, self.readable() or ()
+                        inside, context.workspace, policy.walls, context.walled, self.readable() or (), hosts
                     )
                 except Refused as refusal:
                     return RawResult("error", str(refusal))
@@ -303,7 +304,8 @@ class FunctionTool(Generic[P, R]):
         if not told:
             why = f"{self.spec.name} ended without a result (exit code {ended.exit_code})."
             return RawResult("error", why, detail=ended.output[-4000:])
-        return msgspec.json.decode(told, type=RawResult)
+        returned = msgspec.json.decode(told, type=RawResult)
+        return msgspec.structs.replace(returned, requests=ended.requests)
 
 
 def _converted(values: dict[str, Any], type_: Any, name: str) -> Any:
