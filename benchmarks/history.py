@@ -16,7 +16,6 @@ from holdfast.protocol.events import (
     Event,
     ModelCallStarted,
     Responded,
-    ToolCallAdmitted,
     ToolCallFinished,
     ToolCallStarted,
 )
@@ -73,7 +72,6 @@ def turn(number: int) -> list[Event]:
             0,
             "tool_calls",
         ),
-        ToolCallAdmitted(call, "read_file"),
         ToolCallStarted(call, "read_file", 1, 1, "read", "rerun", 60.0),
         ToolCallFinished(call, CallResult("ok", "\n".join(lines)[:1_900], output_chars=1_900, trust="data")),
     ]

@@ -45,9 +45,9 @@ def test_a_line_of_the_list_says_what_a_script_needs(holdfast: Holdfast, home: F
         "parent": None,
         "parent_cost_usd": "0.00",
         "created_at": "2025-06-15T15:06:40.001Z",
-        "updated_at": "2025-06-15T15:06:40.020Z",
+        "updated_at": "2025-06-15T15:06:40.018Z",
         "due_at": None,
-        "seq": 20,
+        "seq": 18,
     }
 
 

@@ -74,7 +74,7 @@ def test_a_request_whose_bytes_were_lost_is_exit_9(show: Any, home: Filled) -> N
 def test_events_are_one_complete_record_a_line(show: Any, home: Filled) -> None:
     rows = show("--events", "--json").rows
     assert [row["type"] for row in rows] == [type(event).__name__ for event in home.book.events]
-    assert [row["seq"] for row in rows] == list(range(1, 21))
+    assert [row["seq"] for row in rows] == list(range(1, 19))
     assert all(AT.fullmatch(row["at"]) and row["v"] == 1 for row in rows)
     assert {row["trace_id"] for row in rows} == {trace_id(home.finished, 1)}
     assert rows[1]["body"] == {"text": 'mend the "failing" test', "sender": "cli:root"}
@@ -83,7 +83,7 @@ def test_events_are_one_complete_record_a_line(show: Any, home: Filled) -> None:
 @pytest.mark.requirement("L8")
 def test_text_that_is_kept_by_reference_is_filled_in(show: Any, home: Filled) -> None:
     rows = show("--events", "--json").rows
-    result = rows[11]["body"]["result"]
+    result = rows[10]["body"]["result"]
     assert (result["text"], result["full_text"]) == (OUTPUT, WHOLE_OUTPUT.decode())
     added = [each["piece"] for row in rows for each in row["body"].get("request", {}).get("rest", ())]
     settings = rows[4]["body"]["settings"]
@@ -95,11 +95,11 @@ def test_text_that_is_kept_by_reference_is_filled_in(show: Any, home: Filled) ->
 
 @pytest.mark.requirement("L7")
 def test_a_lost_output_does_not_hide_the_other_records(show: Any, home: Filled) -> None:
-    blob = show("--events", "--json").rows[11]["body"]["result"]["blob"]
+    blob = show("--events", "--json").rows[10]["body"]["result"]["blob"]
     blob_path(home.folder / BLOBS, blob).unlink()
     answer = show("--events", "--json")
-    assert (answer.code, len(answer.rows)) == (0, 20)
-    assert answer.rows[11]["body"]["result"]["full_text"] is None
+    assert (answer.code, len(answer.rows)) == (0, 18)
+    assert answer.rows[10]["body"]["result"]["full_text"] is None
     assert "is missing" in answer.err
 
 
@@ -185,7 +185,7 @@ def test_the_default_view_says_where_it_stands_and_what_was_said(show: Any, home
     assert places == sorted(places)
     assert "\x1b" not in out
     told = show("--json").rows[0]
-    assert (told["text"], told["status"], told["records"]) == ("Mended: the sign was wrong.", "done", 20)
+    assert (told["text"], told["status"], told["records"]) == ("Mended: the sign was wrong.", "done", 18)
 
 
 @pytest.mark.requirement("L8", "L12")
@@ -268,7 +268,7 @@ def test_a_record_of_a_newer_version_does_not_hide_the_others(holdfast: Holdfast
     answer = holdfast("show", "last", "--events", "--json", "--home", str(tmp_path / "h"))
     assert (answer.code, "newer version" in answer.err) == (0, True)
     assert [answer.rows[-1][name] for name in ("seq", "type", "v", "body")] == [
-        21,
+        19,
         "DreamDreamt",
         7,
         {"what": "never seen"},

@@ -152,12 +152,12 @@ EXAMPLES: dict[type[e.Event], e.Event] = {
             "s1", "reflection", "failed", "so", 1, True, Usage(1, 1), 1, ("input",), "other", "m", "ref", 5, 2,
             Failure("rate_limited", "Later."), 7,
         ),
-        e.ToolCallAdmitted("t1.c1", "shell", (), (Resource("read", "/w/a"),)),
+        e.ToolCallTold("t1.c1", "update_plan", ()),
         e.ToolCallQueued("t1.c1", "shell", (Resource("write", "/w/a"),)),
         e.ToolCallRefused("t1.c1", "shell", Failure("policy_denied", "No.")),
         e.ToolCallStarted(
             "t1.c1", "shell", 1, 1, "exec", "probe", 9.0, '{"a":1}', Files((FILE,)),
-            likeness=Likeness("11", "22", only_looks=True),
+            likeness=Likeness("11", "22", only_looks=True), resources=(Resource("read", "/w/a"),),
         ),
         e.ToolCallFinished(
             "t1.c1",

@@ -422,12 +422,12 @@ class Simulation:
                 self._started.add(key)
                 if purpose == "work":
                     self._check_pairs()
-            case e.ToolCallStarted(call_id=call_id, attempt=attempt):
+            case e.ToolCallStarted(call_id=call_id, attempt=attempt, decisions=decisions):
                 self._started.add(f"{call_id}#{attempt}")
                 assert not self._results[call_id], "a call that has its result does not start again"
-            case e.ToolCallAdmitted(decisions=decisions) if name := grant_in(decisions):
-                (grant,) = [each for each in self.state.grants if each.id == name]
-                assert grant.is_live(record.at_ms), "a grant that has ended covers nothing"
+                if name := grant_in(decisions):
+                    (grant,) = [each for each in self.state.grants if each.id == name]
+                    assert grant.is_live(record.at_ms), "a grant that has ended covers nothing"
             case e.RunStarted():
                 assert open_run(self.state) is None
             case e.RunStopped(run=run):

@@ -42,7 +42,7 @@ def answer_again(story: Story, answer: Answer, verdict: Verdict | None = None) -
 @pytest.mark.requirement("L2-03")
 def test_an_answer_ends_the_run_in_the_commit_that_judges_it() -> None:
     story, events = answering(SURE)
-    assert kinds(events) == ["ToolCallAdmitted", "AnswerGiven", "ToolCallFinished", "RunStopped"]
+    assert kinds(events) == ["ToolCallTold", "AnswerGiven", "ToolCallFinished", "RunStopped"]
     assert only(e.AnswerGiven, events) == e.AnswerGiven("t1.c1", SURE)
     assert (story.run.status, story.run.reason) == ("done", "answer")
     assert story.records[story.run.answer_seq - 1].event == only(e.AnswerGiven, events)
@@ -52,7 +52,7 @@ def test_an_answer_ends_the_run_in_the_commit_that_judges_it() -> None:
 @pytest.mark.parametrize("second", [SURE, UNSURE], ids=["sure", "still unsure"])
 def test_a_doubtful_answer_is_doubted_once(second: Answer) -> None:
     story, events = answering(UNSURE)
-    assert kinds(events) == ["ToolCallAdmitted", "AnswerGiven", "ToolCallFinished"]
+    assert kinds(events) == ["ToolCallTold", "AnswerGiven", "ToolCallFinished"]
     assert only(e.AnswerGiven, events).is_doubted
     assert "0.3 is below 0.5" in only(e.ToolCallFinished, events).result.text
     assert not story.run.status

@@ -84,7 +84,7 @@ def test_a_yes_puts_the_call_before_the_gates_again_and_is_used_with_the_start()
     bound = Bound("shell", "", '{"command":"make"}', "w", "", "", "runs a command")
     assert action.call.permission == Permission(f"{SESSION}-1", bound.sha256)
     events = story.admitted("t1.c1")
-    assert kinds(events) == ["ApprovalConsumed", "ToolCallAdmitted", "ToolCallStarted"]
+    assert kinds(events) == ["ApprovalConsumed", "ToolCallStarted"]
 
 
 @pytest.mark.requirement("H5")
@@ -93,11 +93,11 @@ def test_a_yes_for_a_second_attempt_is_used_with_its_start_and_one_for_the_first
     story.resolve("approve")
     story.admitted("t1.c1", on_interrupt="rerun")
     story.attach()
-    assert kinds(story.admitted("t1.c1", on_interrupt="rerun")) == ["ToolCallAdmitted", "ToolCallStarted"]
+    assert kinds(story.admitted("t1.c1", on_interrupt="rerun")) == ["ToolCallStarted"]
     story.attach()
     story.asked_for("t1.c1", decisions=(Decision("policy", "ask", reason="runs another command"),))
     story.resolve("approve")
-    assert kinds(story.admitted("t1.c1")) == ["ApprovalConsumed", "ToolCallAdmitted", "ToolCallStarted"]
+    assert kinds(story.admitted("t1.c1")) == ["ApprovalConsumed", "ToolCallStarted"]
 
 
 @pytest.mark.requirement("H5")
@@ -111,7 +111,7 @@ def test_all_reasons_for_asking_are_shown_and_bound() -> None:
 def test_a_yes_that_is_not_needed_any_more_is_not_used() -> None:
     story = asking()
     story.resolve("approve")
-    assert kinds(story.admitted("t1.c1", decisions=PASSED)) == ["ToolCallAdmitted", "ToolCallStarted"]
+    assert kinds(story.admitted("t1.c1", decisions=PASSED)) == ["ToolCallStarted"]
 
 
 @pytest.mark.requirement("H5")
@@ -192,7 +192,7 @@ def test_a_permission_is_used_once_also_when_the_call_is_run_again_after_a_crash
     story.admitted("t1.c1", on_interrupt="rerun")
     story.attach()
     events = story.admitted("t1.c1", on_interrupt="rerun")
-    assert kinds(events) == ["ToolCallAdmitted", "ToolCallStarted"]
+    assert kinds(events) == ["ToolCallStarted"]
     assert only(e.ToolCallStarted, events).attempt == 2
 
 

@@ -141,7 +141,7 @@ def test_a_pause_lets_what_runs_finish_and_starts_nothing_new() -> None:
     assert wanted(story.state) == []
     assert story.admitted("t1.c2") == []
     assert kinds(story.go_on()) == ["RunResumed"]
-    assert kinds(story.admitted("t1.c2")) == ["ToolCallAdmitted", "ToolCallStarted"]
+    assert kinds(story.admitted("t1.c2")) == ["ToolCallStarted"]
 
 
 @pytest.mark.requirement("B4", "H5")
@@ -287,7 +287,7 @@ def test_a_driver_goes_on_where_a_visitor_left_the_session() -> None:
     story.visit(Resolve(story.asked().approval_id, "approve"))
     assert summary(story.state).status == "open"
     story.attach()
-    assert kinds(story.admitted("t1.c1")) == ["ApprovalConsumed", "ToolCallAdmitted", "ToolCallStarted"]
+    assert kinds(story.admitted("t1.c1")) == ["ApprovalConsumed", "ToolCallStarted"]
 
 
 def test_a_branch_starts_nothing_of_what_its_parent_had_in_flight() -> None:

@@ -84,7 +84,7 @@ def test_an_approval_comes_as_a_message_and_covers_the_same_call_once() -> None:
     story.prepared()
     story.answered(COMMAND, finish="tool_calls")
     events = made_again(story, "t3.c1")
-    assert kinds(events) == ["ApprovalConsumed", "ToolCallAdmitted", "ToolCallStarted"]
+    assert kinds(events) == ["ApprovalConsumed", "ToolCallStarted"]
     assert only(e.ApprovalConsumed, events).approval_id == ID
     assert story.state.deferred == ()
     permission = story.call("t3.c1").permission

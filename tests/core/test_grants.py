@@ -64,7 +64,7 @@ def test_an_approval_may_make_a_grant_that_says_what_it_covers_and_until_when() 
     grant = Grant(name, "shell", OFFER, until_ms, MOST_USES, "builtin", "w", PROGRAMS)
     assert events[1:] == [e.GrantMade(f"{SESSION}-1", grant, "cli:ann")]
     assert summary(story.state).grants == (GrantRow(name, "shell", "shell(make test)", until_ms),)
-    assert kinds(story.admitted("t1.c1")) == ["ApprovalConsumed", "ToolCallAdmitted", "ToolCallStarted"]
+    assert kinds(story.admitted("t1.c1")) == ["ApprovalConsumed", "ToolCallStarted"]
 
 
 @pytest.mark.requirement("S6")
@@ -86,7 +86,7 @@ def test_where_no_grant_is_offered_asking_for_one_decides_nothing() -> None:
 @pytest.mark.requirement("S6")
 def test_a_call_that_a_grant_covers_starts_and_takes_one_of_its_uses() -> None:
     story = granted()
-    assert kinds(covered(story)) == ["ToolCallAdmitted", "ToolCallStarted"]
+    assert kinds(covered(story)) == ["ToolCallStarted"]
     assert story.state.grants[0].uses == MOST_USES - 1
 
 

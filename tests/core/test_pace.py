@@ -52,5 +52,5 @@ def test_calls_that_slow_gates_judge_side_by_side_do_not_pass_the_limit_together
         story.admitted(name, resources=read)
     story.finished("t1.c1")
     late = [Finding(story.step(f"t1.c{n}#0"), Allowed(PASSED, "{}", resources=read)) for n in (2, 3, 4)]
-    assert [kinds(story.when(each)) for each in late] == [["ToolCallAdmitted", "ToolCallStarted"], [], []]
+    assert [kinds(story.when(each)) for each in late] == [["ToolCallStarted"], [], []]
     assert [type(each.stage) for each in story.state.turn.calls[2:]] == [Proposed, Proposed]

@@ -63,7 +63,7 @@ def test_a_call_of_update_plan_is_taken_in_the_commit_that_judges_it() -> None:
     events = tell(
         story, "t1.c1", Step("Look.", "in_progress"), Step("Mend."), goal=" Be \n green. ", note="So."
     )
-    assert kinds(events) == ["ToolCallAdmitted", "PlanChanged", "ToolCallFinished"]
+    assert kinds(events) == ["ToolCallTold", "PlanChanged", "ToolCallFinished"]
     assert only(e.PlanChanged, events) == e.PlanChanged("t1.c1", Plan((LOOK, MEND), "Be green."), "So.")
     result = only(e.ToolCallFinished, events).result
     assert (result.status, result.trust) == ("ok", "assistant")
@@ -130,7 +130,7 @@ def test_what_is_done_keeps_its_words() -> None:
 def test_the_same_plan_again_changes_nothing() -> None:
     story = planned()
     events = plan_again(story, LOOK, MEND)
-    assert kinds(events) == ["ToolCallAdmitted", "ToolCallFinished"]
+    assert kinds(events) == ["ToolCallTold", "ToolCallFinished"]
     assert plan_of(story).revision == 1
 
 

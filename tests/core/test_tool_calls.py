@@ -99,7 +99,7 @@ def test_two_calls_run_side_by_side_unless_one_writes_what_the_other_touches(
         assert admissions(story) == []
         story.finished("t1.c1")
         assert admissions(story) == ["t1.c2#0"], "the gates see it again"
-        assert kinds(story.admitted("t1.c2", resources=second)) == ["ToolCallAdmitted", "ToolCallStarted"]
+        assert kinds(story.admitted("t1.c2", resources=second)) == ["ToolCallStarted"]
 
 
 @pytest.mark.requirement("L1")

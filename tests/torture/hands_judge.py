@@ -232,7 +232,7 @@ def permissions(rows: Rows) -> Iterator[Fault]:
                     yield Fault("doubled", f"{body['approval_id']} is used again")
                 if said.get(body["approval_id"]) != "approve":
                     yield Fault("unreported", f"{body['approval_id']} is used, and nobody approved it")
-            case "ToolCallAdmitted" if any(each["verdict"] == "ask" for each in body["decisions"]):
+            case "ToolCallStarted" if any(each["verdict"] == "ask" for each in body.get("decisions", ())):
                 rules = [each.get("rule", "") for each in body["decisions"] if each["by"] == "approval"]
                 approved = {each["call_id"] for name, each in asked.items() if said.get(name) == "approve"}
                 if why := _not_permitted(body["call_id"], rules, said, grants, approved, row["at_ms"]):
@@ -285,15 +285,13 @@ def decisions(rows: Rows, ran: Iterable[Ran]) -> Iterator[Fault]:
 def pace(rows: Rows, most_actions: int) -> Iterator[Fault]:
     """No call starts unasked beyond the number that an hour may have."""
     starts: list[int] = []
-    is_asked: dict[str, bool] = {}
     for row in rows:
         body = row["body"]
-        if row["type"] == "ToolCallAdmitted":
-            is_asked[body["call_id"]] = any(each["verdict"] == "ask" for each in body["decisions"])
-        elif row["type"] == "ToolCallStarted":
+        if row["type"] == "ToolCallStarted":
+            is_asked = any(each["verdict"] == "ask" for each in body.get("decisions", ()))
             now = row["at_ms"]
             lately = [at for at in starts if now - _HOUR_MS < at <= now]
-            if body["attempt"] == 1 and len(lately) >= most_actions and not is_asked[body["call_id"]]:
+            if body["attempt"] == 1 and len(lately) >= most_actions and not is_asked:
                 yield Fault("unreported", f"{body['call_id']} is the {len(lately) + 1}th within an hour")
             starts += [now] if body["attempt"] == 1 else []
 
@@ -330,10 +328,9 @@ def heard(rows: Rows, log: Path) -> Iterator[Fault]:
     for place in due(rows):
         if not told[place]:
             yield Fault("lost", f"nobody told {place}")
-    admitted = {body["call_id"]: body["decisions"] for body in bodies(rows, "ToolCallAdmitted")}
     for body in bodies(rows, "ToolCallStarted"):
         call_id = body["call_id"]
-        rules = [each.get("rule") for each in admitted.get(call_id, ()) if each["by"] == "hook"]
+        rules = [each.get("rule") for each in body.get("decisions", ()) if each["by"] == "hook"]
         if "hook:guard" not in rules or not ended["guard", "before_tool", call_id]:
             yield Fault("unreported", f"{call_id} was started, and the hook was not asked: {rules}")
 

@@ -19,7 +19,6 @@ from holdfast.protocol.events import (
     RunStopped,
     SessionOpened,
     SettingsStored,
-    ToolCallAdmitted,
     ToolCallFinished,
     ToolCallStarted,
 )
@@ -110,7 +109,6 @@ def answer(key: str, *parts: Text | ToolCall, output_tokens: int = 50) -> Respon
 
 def call(book: Book, call_id: str, result: CallResult, arguments: str = '{"path":"a.py"}') -> int:
     """A read that was let through and done; the seq of its result."""
-    book.add(ToolCallAdmitted(call_id, "read_file"))
     book.add(ToolCallStarted(call_id, "read_file", 1, 1, "read", "rerun", 30.0, arguments))
     return book.add(ToolCallFinished(call_id, result))
 

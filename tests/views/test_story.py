@@ -45,7 +45,7 @@ def plain(lines: Any) -> str:
 def test_a_wait_overnight_does_not_squeeze_the_picture() -> None:
     records, at_ms = [], 0
     for seq, event in enumerate(a_finished_run("S").events, 1):
-        at_ms += 8 * 3_600_000 if seq == 13 else 1_000
+        at_ms += 8 * 3_600_000 if seq == 12 else 1_000
         records.append(Record("S", seq, at_ms, 1, Trigger("command", "test"), event))
     lines = ["".join(getattr(s, "text", s) for s in line) for line in timeline_lines(story(records), 100)]
     assert any("idle for 8h 00m" in line for line in lines)

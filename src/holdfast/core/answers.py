@@ -49,7 +49,7 @@ def take(draft: Draft, call: Call, told: Told, answer: Answer) -> None:
     # An answer that does not match the schema goes back anyway; its confidence is looked at when it matches.
     is_wrong = told.verdict is not None and bool(told.verdict.problem)
     is_doubted = not is_wrong and _is_doubtful(run, settings, answer)
-    draft.add(e.ToolCallAdmitted(call.call_id, call.name, told.decisions, ()))
+    draft.add(e.ToolCallTold(call.call_id, call.name, told.decisions))
     draft.add(e.AnswerGiven(call.call_id, answer, told.verdict, is_doubted))
     text = TAKEN
     if is_doubted:

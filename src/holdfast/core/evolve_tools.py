@@ -37,9 +37,6 @@ _DECIDED = {"approve": "approved", "deny": "denied", "answer": "answered"}
 
 def of_tool(state: State, event: e.ToolEvent) -> State:
     match event:
-        case e.ToolCallAdmitted(call_id=call_id, resources=resources, decisions=decisions):
-            admitted = with_call(grants.used(state, decisions), call_id, resources=resources)
-            return _made_again(admitted, call_id, decisions) if state.deferred else admitted
         case e.ToolCallStarted():
             return _started(state, event)
         case e.ToolCallFinished():
@@ -51,6 +48,8 @@ def of_tool(state: State, event: e.ToolEvent) -> State:
             return _done(_failing(failed, failure), call_id, f"refused\0{failure.message}")
         case e.ToolCallAbandoned(call_id=call_id, text=text):
             return _done(state, call_id, f"abandoned\0{text}")
+        case e.ToolCallTold(call_id=call_id, decisions=decisions):
+            return _passed(with_call(state, call_id, resources=()), call_id, decisions)
         case e.PlanChanged():
             after = guard.after_plan(state.progress, event.plan, state.turn.number)
             return replace(state, plan=plan.after_change(state.plan, event.plan), progress=after)
@@ -102,10 +101,17 @@ def _started(state: State, event: e.ToolCallStarted) -> State:
         stage=Started(attempt),
         interrupted=None,
         likeness=event.likeness,
+        resources=event.resources,
         **arguments,
     )
     starts = pace.after_start(state.starts, state.at_ms) if event.attempt == 1 else state.starts
-    return replace(started, run=run, starts=starts)
+    return _passed(replace(started, run=run, starts=starts), event.call_id, event.decisions)
+
+
+def _passed(state: State, call_id: str, decisions: Sequence[Decision]) -> State:
+    """Count what let the call pass the gates: a grant, or the approval of the same call made before."""
+    used = grants.used(state, decisions)
+    return _made_again(used, call_id, decisions) if used.deferred else used
 
 
 def _finished(state: State, event: e.ToolCallFinished) -> State:

@@ -36,7 +36,7 @@ def _change_plan(draft: Draft, call: Call, told: Told, update: PlanUpdate) -> No
     if isinstance(found, str):
         draft.add(will_not_run(call, Failure("tool_execution", found), told.decisions))
         return
-    draft.add(e.ToolCallAdmitted(call.call_id, call.name, told.decisions, ()))
+    draft.add(e.ToolCallTold(call.call_id, call.name, told.decisions))
     progress = plan.progress_of(found)
     if found is before.plan:
         text = AS_IT_WAS.format(revision=found.revision, progress=progress)

@@ -18,6 +18,7 @@ from holdfast.core.state import (
     started_calls,
     starts_of,
     touched_by_others,
+    worked_ms,
 )
 from holdfast.protocol import events as e
 from holdfast.protocol.failures import Failure
@@ -93,7 +94,7 @@ def _failed_before(draft: Draft, call: Call, found: Allowed | Asked) -> str:
 
 
 def _start(draft: Draft, call: Call, allowed: Allowed) -> None:
-    """Record that the permission is used, the gates are passed, and the attempt starts: all in one commit."""
+    """Record that the permission is used, and that the call passed the gates and starts: all in one commit."""
     settings = draft.state.settings
     permission = call.permission
     is_open = permission is not None and not permission.is_consumed
@@ -101,16 +102,13 @@ def _start(draft: Draft, call: Call, allowed: Allowed) -> None:
         draft.add(e.ApprovalConsumed(permission.approval_id))
     if (made_before := deferred.permission_in(draft.state, allowed.decisions)) is not None:
         draft.add(e.ApprovalConsumed(made_before.id))
-    draft.add(e.ToolCallAdmitted(call.call_id, call.name, allowed.decisions, allowed.resources))
-    for decision in allowed.decisions:
-        if decision.rule == STRIPPED:
-            draft.add(e.NoteAdded("arguments", LEFT_OUT.format(tool=call.name, names=decision.reason)))
-    run = open_run(draft.state)  # with the time up to this commit counted
+    run = open_run(draft.state)
     if settings is None or run is None:
         return
     # A command with a timeout of 600 s that starts 60 s before the end of the run gets 60 s. So its end is an
     # ordinary timeout, with its output so far, and not a stop of the run.
-    left_s = settings.limits.wall_s - run.driven_ms / 1000
+    driven_ms = run.driven_ms + worked_ms(draft.state, draft.epoch, draft.awake_ms)
+    left_s = settings.limits.wall_s - driven_ms / 1000
     timeout_s = min(allowed.timeout_s, left_s) if math.isfinite(allowed.timeout_s) else left_s
     draft.add(
         e.ToolCallStarted(
@@ -126,8 +124,13 @@ def _start(draft: Draft, call: Call, allowed: Allowed) -> None:
             expects=allowed.expects,
             likeness=allowed.likeness,
             walled=allowed.walled,
+            decisions=allowed.decisions,
+            resources=allowed.resources,
         )
     )
+    for decision in allowed.decisions:
+        if decision.rule == STRIPPED:
+            draft.add(e.NoteAdded("arguments", LEFT_OUT.format(tool=call.name, names=decision.reason)))
 
 
 def _means_the_same(written: str, canonical: str) -> bool:

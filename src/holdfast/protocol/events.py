@@ -356,14 +356,12 @@ class ContextRestored(msgspec.Struct, frozen=True, omit_defaults=True, gc=False)
 # --- tools --------------------------------------------------------------------------------------
 
 
-class ToolCallAdmitted(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """All gates let the call pass."""
+class ToolCallTold(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """All gates let a call pass that only tells Holdfast something. The core takes what it says; nothing starts."""
 
     call_id: str
     name: str
     decisions: tuple[Decision, ...] = ()
-    resources: tuple[Resource, ...] = EVERYTHING
-    """What it touches: calls that touch the same wait for it."""
 
 
 class ToolCallQueued(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -386,7 +384,7 @@ class ToolCallRefused(msgspec.Struct, frozen=True, omit_defaults=True, gc=False)
 
 
 class ToolCallStarted(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """The intent of one attempt of an effect."""
+    """All gates let the call pass, and this is the intent of one attempt of its effect."""
 
     call_id: str
     name: str
@@ -403,6 +401,10 @@ class ToolCallStarted(msgspec.Struct, frozen=True, omit_defaults=True, gc=False)
     likeness: Likeness = ANY_CALL
     walled: Walled | None = None
     """The sandbox of the programs that it starts; None: it starts none of others, or they run in none."""
+    decisions: tuple[Decision, ...] = ()
+    """What the gates said."""
+    resources: tuple[Resource, ...] = EVERYTHING
+    """What it touches: calls that touch the same wait for it."""
 
 
 class ToolCallFinished(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -496,7 +498,7 @@ ModelEvent = (
     | SideCallEnded
 )
 ToolEvent = (
-    ToolCallAdmitted
+    ToolCallTold
     | ToolCallQueued
     | ToolCallRefused
     | ToolCallStarted

@@ -34,7 +34,7 @@ from holdfast.protocol.events import (
     SettingsChanged,
     SideCallEnded,
     SummaryDiscarded,
-    ToolCallAdmitted,
+    ToolCallStarted,
 )
 from holdfast.protocol.failures import in_full
 from holdfast.protocol.hooks import CHANGED, HOOK
@@ -108,7 +108,7 @@ def notice(record: Record, groups: Mapping[str, Group]) -> str:
             return _about_files(told)
         case SessionForked() | SessionRenamed() | SessionImported() as told:
             return _about_origin(told)
-        case ToolCallAdmitted() | HookEnded() as told:
+        case ToolCallStarted() | HookEnded() as told:
             return _about_hooks(told)
     return ""
 
@@ -125,7 +125,7 @@ def _about_permission(told: ApprovalRequested | ApprovalResolved | GrantMade | G
             return f"{by} revoked the grant {grant_id}"
 
 
-def _about_hooks(told: ToolCallAdmitted | HookEnded) -> str:
+def _about_hooks(told: ToolCallStarted | HookEnded) -> str:
     """What hooks did to a call, and that a hook failed. A denial is the end of the run, which says it."""
     if isinstance(told, HookEnded):
         return f"hook:{told.hook} ({told.event}): {told.reason}" if told.status == "failed" else ""

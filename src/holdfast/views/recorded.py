@@ -296,35 +296,33 @@ def _judged(step: Admit, state: State, batch: Sequence[e.Event]) -> Admission | 
         case e.ToolCallAbandoned(refused=refused, text=text):
             return Probed("unknown", seen_in(text)) if refused is None else _refused(refused)
     started = _first(batch, e.ToolCallStarted)
-    admitted = _first(batch, e.ToolCallAdmitted)
-    if admitted is None:
-        return None
     if started is None:
-        return _told(state, admitted, batch)
+        told = _first(batch, e.ToolCallTold)
+        return _said(state, told, batch) if told is not None else None
     return Allowed(
-        admitted.decisions,
+        started.decisions,
         arguments=started.arguments or step.call.arguments,
         seal="not recorded" if started.is_masked else "",
         effect=started.effect,
         on_interrupt=started.on_interrupt,
         timeout_s=started.timeout_s,
         expects=started.expects,
-        resources=admitted.resources,
+        resources=started.resources,
         likeness=started.likeness,
         walled=started.walled,
     )
 
 
-def _told(state: State, admitted: e.ToolCallAdmitted, batch: Sequence[e.Event]) -> Told | None:
+def _said(state: State, told: e.ToolCallTold, batch: Sequence[e.Event]) -> Told | None:
     """Return what a call said that the core took. The record has what came of its arguments."""
     given = _first(batch, e.AnswerGiven)
     if given is not None:
-        return Told(given.answer, admitted.decisions, verdict=given.verdict)
+        return Told(given.answer, told.decisions, verdict=given.verdict)
     changed = _first(batch, e.PlanChanged)
     plan = changed.plan if changed is not None else state.plan.plan
     if plan is None:
         return None
-    return Told(PlanUpdate(plan.steps, plan.goal, changed.note if changed else ""), admitted.decisions)
+    return Told(PlanUpdate(plan.steps, plan.goal, changed.note if changed else ""), told.decisions)
 
 
 def _refused(told: e.ToolCallRefused) -> Refused | Asked:

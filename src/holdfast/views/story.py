@@ -30,7 +30,6 @@ from holdfast.protocol.events import (
     SettingsStored,
     SideCallEnded,
     ToolCallAbandoned,
-    ToolCallAdmitted,
     ToolCallFinished,
     ToolCallRefused,
     ToolCallStarted,
@@ -342,6 +341,8 @@ def _calls(numbered: Iterable[tuple[int, Record]]) -> tuple[Call, ...]:
                 change(started.call_id, at_ms=at_ms, arguments=arguments)
                 change(started.call_id, status="open", attempts=started.attempt, walled=started.walled)
                 epochs[started.call_id] = started.epoch
+                if name := grant_in(started.decisions):
+                    change(started.call_id, decision=f"covered by the grant {name}")
             case ToolCallFinished(call_id=call_id, result=result):
                 status = "waiting" if result.status == "deferred" else result.status
                 change(call_id, ended_ms=at_ms, status=status, text=result.text)
@@ -354,8 +355,6 @@ def _calls(numbered: Iterable[tuple[int, Record]]) -> tuple[Call, ...]:
             case ToolCallAbandoned(call_id=call_id, text=text):
                 ended_ms = alive_ms.get(epochs.get(call_id, record.epoch), at_ms)
                 change(call_id, ended_ms=ended_ms, status="abandoned", text=text)
-            case ToolCallAdmitted(call_id=call_id, decisions=decisions) if name := grant_in(decisions):
-                change(call_id, decision=f"covered by the grant {name}")
             case ApprovalRequested(approval_id=approval_id, call_id=call_id):
                 asked[approval_id] = call_id
                 change(call_id, status="waiting")
