@@ -114,6 +114,8 @@ BAD_LINES = [
         'a size from 64MiB to 16TiB, like "512MiB" or "2GiB"',
     ),
     ("[sandbox]\nfile_size = 0", 2, "sandbox.file_size = 0", "a size from 1MiB to 1024TiB"),
+    ("[sandbox]\nprocesses = 2", 2, "sandbox.processes = 2", "8"),
+    ("[sandbox]\ncpu = 0", 2, "sandbox.cpu = 0", "a duration from 1s"),
     ('[sandbox]\nread = ["tools", "/", "~"]', 2, "sandbox.read", "must begin with / or ~/"),
     ('[sandbox]\nmode = "docker"', 2, "sandbox.mode = 'docker'", "one of bubblewrap, unsafe"),
     ("[repeat]\nnote = 9", 2, "repeat.note = 9", "less than repeat.stop = 8"),

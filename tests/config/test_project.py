@@ -101,6 +101,8 @@ TABLE = [
     Row("sandbox.write", '[sandbox]\nwrite = ["/srv"]', trusted="may not set it"),
     Row("sandbox.memory", 'sandbox.memory = "4GiB"', 'sandbox.memory = "1GiB"'),
     Row("sandbox.file_size", 'sandbox.file_size = "4GiB"', 'sandbox.file_size = "1MiB"'),
+    Row("sandbox.processes", "sandbox.processes = 500", "sandbox.processes = 20"),
+    Row("sandbox.cpu", 'sandbox.cpu = "2h"', 'sandbox.cpu = "5m"'),
     Row("policy.deny", "", '[policy]\ndeny = ["shell"]'),
     Row("policy.ask", "", '[policy]\nask = ["shell"]'),
     Row("policy.allow", '[policy]\nallow = ["mcp__x"]', trusted="may set it"),

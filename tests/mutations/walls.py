@@ -167,6 +167,20 @@ WALLS = (
         _FENCES,
     ),
     Mutation(
+        "a program begins wherever things are mounted",
+        "sandbox/keeper.py",
+        'if not _are_in_place(pid, held["mounts"]):',
+        "if not held:",
+        _PLACES,
+    ),
+    Mutation(
+        "nobody counts the processes in a sandbox",
+        "sandbox/keeper.py",
+        "if inside and inside.are_too_many():",
+        "if inside and inside is None:",
+        "tests/sandbox/test_crowds.py",
+    ),
+    Mutation(
         "what has no fence runs where there is a sandbox",
         "sandbox/process.py",
         "if fence is None and self._sandbox is not None:",

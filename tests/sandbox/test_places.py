@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -172,4 +173,35 @@ async def test_where_a_folder_vanishes_right_before_the_start_nothing_runs_and_t
     with pytest.raises(SandboxUnavailable) as told:
         await ran(backends(workspace.parent, ":"), call)
     assert "changed while its sandbox was made" in str(told.value)
+    assert not (workspace / "made").exists()
+
+
+ELSEWHERE = """
+import os, sys
+words = os.read(int(sys.argv[2]), 1 << 20).split(b"\\0")
+at = words.index(b"{place}")
+words[at] = b"{other}"
+given = os.memfd_create("given")
+os.write(given, b"\\0".join(words))
+os.lseek(given, 0, os.SEEK_SET)
+os.dup2(given, int(sys.argv[2]))
+os.execv("{bwrap}", ["bwrap", *sys.argv[1:]])
+"""
+"""Mounts what belongs at one place at another one, as if a folder on its way had been a link at that moment."""
+
+
+@pytest.mark.requirement("L2", "S14")
+@pytest.mark.parametrize("place", [".env", "conf", "conf/id_rsa", ".git/config"])
+async def test_where_something_is_mounted_elsewhere_nothing_runs(workspace: Path, place: str) -> None:
+    (workspace / "other").mkdir()
+    other = workspace / "other" if place == "conf" else workspace / "plain"
+    (workspace / "plain").write_text("x")
+    program = workspace.parent / "bwrap"
+    names = {"place": workspace / place, "other": other, "bwrap": shutil.which("bwrap")}
+    program.write_text(f"#!{sys.executable} -IS\n{ELSEWHERE.format(**names)}")
+    program.chmod(0o755)
+    processes = Processes(Bubblewrap(str(program)))
+    with pytest.raises(SandboxUnavailable, match="changed while its sandbox was made"):
+        await ran(processes, launched(workspace, "cat .env conf/id_rsa; touch made"))
+    await processes.aclose()
     assert not (workspace / "made").exists()

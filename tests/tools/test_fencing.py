@@ -263,9 +263,10 @@ def test_folders_that_are_gone_are_not_remembered_for_ever(
 
 
 def test_the_limits_of_the_configuration_are_those_of_the_fence(fences: Fences, workspace: Path) -> None:
-    walls = Walls("bubblewrap", memory_bytes=1 << 28, file_bytes=1 << 21)
+    walls = Walls("bubblewrap", memory_bytes=1 << 28, file_bytes=1 << 21, processes=9, cpu_s=7)
     fence = fences.fence(str(workspace), walls)
     assert (fence.memory_bytes, fence.file_bytes) == (1 << 28, 1 << 21)
+    assert (fence.processes, fence.cpu_s) == (9, 7)
 
 
 # --- what a call's intent records ---------------------------------------------------------------

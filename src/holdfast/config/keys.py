@@ -134,6 +134,8 @@ _LIMITS: tuple[tuple[str, Kind, str, Any, str], ...] = (
 
 _MEMORY_BYTES = (64 << 20, 1 << 44)
 _FILE_BYTES = (1 << 20, 1 << 50)
+_PROCESSES = (8, 100_000)
+_CPU_S = (1, 30 * 86_400)
 _FOLDERS = 'folders, like ["~/.pyenv", "/srv/data"]'
 
 
@@ -264,6 +266,15 @@ KEYS: tuple[Key, ...] = (
         "tighten",
         _less,
     ),
+    Key(
+        "sandbox.processes",
+        whole(*_PROCESSES),
+        "How many processes a command may have at a time.",
+        Walls().processes,
+        "tighten",
+        _less,
+    ),
+    Key("sandbox.cpu", duration(*_CPU_S), "Of each process of a command.", Walls().cpu_s, "tighten", _less),
     Key("policy.deny", rules(objecting_rule_of), "Calls that are denied.", (), "tighten", adds="stricter"),
     Key("policy.ask", rules(objecting_rule_of), "Calls that need approval.", (), "tighten", adds="stricter"),
     Key(

@@ -194,6 +194,8 @@ def build(
                 value["sandbox.write"],
                 value["sandbox.memory"],
                 value["sandbox.file_size"],
+                value["sandbox.processes"],
+                int(value["sandbox.cpu"]),
             ),
             actions_per_hour=value["policy.actions_per_hour"],
         ),

@@ -21,6 +21,10 @@ MEMORY_BYTES = 2 << 30
 """The limit of memory by default."""
 FILE_BYTES = 2 << 30
 """The limit of a file by default."""
+PROCESSES = 256
+"""The limit of processes by default."""
+CPU_S = 3_600
+"""The limit of processor time by default."""
 NO_INPUT = -3
 """As `stdin_fd`: nothing to read. The same number as in `subprocess`."""
 WITH_OUTPUT = -2
@@ -50,6 +54,10 @@ class Fence(msgspec.Struct, frozen=True, omit_defaults=True):
     """The data of each process."""
     file_bytes: int = FILE_BYTES
     """The longest file that it may write."""
+    processes: int = PROCESSES
+    """How many there may be of them at a time."""
+    cpu_s: int = CPU_S
+    """The processor time of each process."""
     hosts: tuple[str, ...] = ()
     """The hosts that it may reach through the proxy, as `[network] allow` names them."""
 
@@ -72,6 +80,22 @@ class Walled(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     digest: str
     """The hash of the fence's rules."""
     network: Network = "none"
+
+
+class Held(msgspec.Struct, frozen=True):
+    """What is checked inside a sandbox before its program begins."""
+
+    told_fd: int
+    """The sandbox tells here which process is the first one inside."""
+    gate_fd: int
+    """The sandbox reads here, and waits, when everything is mounted. The program begins at the end of the file."""
+    mounts: Mapping[str, tuple[bool, str]]
+    """Where something must be mounted, as the kernel lists it: whether it must be read-only, and where the mount lies
+    that it is mounted upon; empty: anywhere."""
+    folder: str
+    """Where the processes inside are listed."""
+    processes: int
+    """How many processes there may be inside at a time."""
 
 
 class Launch(msgspec.Struct, frozen=True):
@@ -110,6 +134,8 @@ class Launch(msgspec.Struct, frozen=True):
     """What a sandbox needs to lead it to the proxy; None: it leads nowhere."""
     secrets: tuple[StandIn, ...] = ()
     """The secrets that the proxy puts in place of their marks."""
+    held: Held | None = None
+    """What is checked before its program begins. A sandbox sets it."""
     limits: Mapping[str, int] = {}
     """The kernel's limits by name, like RLIMIT_DATA. A sandbox sets them."""
 

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import fields, replace
 
 from holdfast.protocol.allowed import EVERYWHERE
-from holdfast.protocol.fence import FILE_BYTES, MEMORY_BYTES, Backend
+from holdfast.protocol.fence import CPU_S, FILE_BYTES, MEMORY_BYTES, PROCESSES, Backend
 from holdfast.protocol.hooks import Hook
 from holdfast.protocol.limits import DEFAULT_MAX_OUTPUT_TOKENS, Limits, ModelFacts
 from holdfast.protocol.notify import NotifyAbout
@@ -73,6 +73,10 @@ class Walls(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The data of each process."""
     file_bytes: int = FILE_BYTES
     """The longest file that a command may write."""
+    processes: int = PROCESSES
+    """How many processes a command may have at a time."""
+    cpu_s: int = CPU_S
+    """The processor time of each process."""
 
 
 class Policy(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="policy"):

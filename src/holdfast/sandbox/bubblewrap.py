@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from holdfast.errors import SandboxUnavailable
 from holdfast.policy.paths import is_inside
-from holdfast.protocol.fence import Backend, Fence, Finding, Launch
+from holdfast.protocol.fence import Backend, Fence, Finding, Held, Launch
 from holdfast.sandbox import proxy, seccomp
 from holdfast.sandbox.probing import attempt
 
@@ -66,7 +66,15 @@ MAX_PLACES = 2_000
 _TEMPORARY = "/tmp"
 _FIRST_FD = 100
 """Above the descriptors that tools pass."""
+_SWAPPED = (
+    "The command did not run: while its sandbox was made, a folder on the way to {path} became a link. It can be "
+    "called again."
+)
 _NULL = "/dev/null"
+_NEW_ROOT = "/newroot"
+"""Where `bwrap` mounts what it shows, until the program begins."""
+_LISTED = {ord(char): f"\\{ord(char):03o}" for char in " \t\n\\"}
+"""How the kernel's list of mounts has some characters of a path."""
 _BY_DESCRIPTOR = {"--bind": "--bind-fd", "--ro-bind": "--ro-bind-fd", "--ro-bind-try": "--ro-bind-fd"}
 
 
@@ -104,19 +112,23 @@ class Bubblewrap:
             argv, variables = proxy.through(launch.way_fd, argv), proxy.variables()
             fence = _with_interpreter(fence)
         fence = _as_it_is(fence)
-        shown, opened = _by_descriptor([*_mounts(fence)], fence.writable, number + 2)
-        mounts = [*self._system, *shown, "--remount-ro", "/", "--chdir", launch.cwd]
-        arguments = [*_identity(), *_NAMESPACES, "--seccomp", str(number + 1), *mounts]
+        shown, opened = _by_descriptor([*_mounts(fence)], fence.writable, number + 4)
+        held = Held(number + 2, number + 3, _places(fence), f"{_NEW_ROOT}/proc", fence.processes)
+        mounts = [*self._system, *shown, *_gate(held.gate_fd), "--chdir", launch.cwd]
+        told = ("--seccomp", str(number + 1), "--info-fd", str(held.told_fd))
+        arguments = [*_identity(), *_NAMESPACES, *told, *mounts]
         return replace(
             launch,
             argv=(self._program, "--args", str(number), "--", *argv),
             given={number: os.fsencode("\0".join([*arguments, ""])), number + 1: self._filter},
             opened=opened,
             covered=fence.masked,
+            held=held,
             env={**launch.env, "TMPDIR": _TEMPORARY, **variables},
             limits={
                 "RLIMIT_DATA": fence.memory_bytes,
                 "RLIMIT_FSIZE": fence.file_bytes,
+                "RLIMIT_CPU": fence.cpu_s,
                 "RLIMIT_NOFILE": _MOST_OPEN_FILES,
                 "RLIMIT_CORE": 0,
             },
@@ -161,8 +173,32 @@ def _system() -> Iterator[str]:
     for path in _KERNEL_FILES:
         if Path(path).exists():
             yield from ("--ro-bind", _NULL, path)
-    # Else a program could fill half of the machine's memory with files there.
-    yield from ("--dev", "/dev", "--size", _PRIVATE_BYTES, "--tmpfs", "/dev/shm", "--remount-ro", "/dev")
+    # Without a size, a program could fill half of the machine's memory with files there.
+    yield from ("--dev", "/dev", "--size", _PRIVATE_BYTES, "--tmpfs", "/dev/shm")
+
+
+def _places(fence: Fence) -> Mapping[str, tuple[bool, str]]:
+    """Return where something must be mounted, as `Held.mounts`.
+
+    `bwrap` resolves these places by their names. A program in the background may swap a folder for another one at
+    that moment, and back: then the mount is elsewhere, or upon another one.
+    """
+    shown = dict.fromkeys((*fence.writable, *_pinned(fence)), False)
+    places = {**shown, **dict.fromkeys((*fence.readable, *fence.protected, *fence.masked), True)}
+
+    def listed(path: str) -> str:
+        return f"{_NEW_ROOT}{path.translate(_LISTED)}"
+
+    def base(path: str) -> str:
+        above = (str(parent) for parent in Path(path).parents)
+        return next((listed(parent) for parent in above if parent in places), "")
+
+    return {listed(path): (must_be, base(path)) for path, must_be in places.items()}
+
+
+def _gate(number: int) -> Iterator[str]:
+    """Yield the last arguments. `bwrap` waits at the first of them: it makes a file of what it reads."""
+    yield from ("--file", str(number), "/dev/gate", "--remount-ro", "/dev", "--remount-ro", "/")
 
 
 def _with_interpreter(fence: Fence) -> Fence:
@@ -176,13 +212,16 @@ def _as_it_is(fence: Fence) -> Fence:
     """Return the fence without what is gone by now: `bwrap` would make an empty file in its place, or fail.
 
     Raises:
-        SandboxUnavailable: it has too many places.
+        SandboxUnavailable: it has too many places, or a folder has become a link.
     """
-    there = [path for path in map(os.path.realpath, fence.masked) if os.access(path, os.F_OK)]
+    if swapped := next((path for path in fence.masked if not _is_straight(path)), ""):
+        raise SandboxUnavailable(_SWAPPED.format(path=swapped))
+    there = [path for path in fence.masked if os.access(path, os.F_OK)]
     masked, writable = (_outside(there, each) for each in (there, fence.writable))
     readable, protected = (
         _outside(there, filter(os.path.lexists, each)) for each in (fence.readable, fence.protected)
     )
+    protected = tuple(path for path in protected if path not in masked)
     found = replace(fence, masked=masked, protected=protected, writable=writable, readable=readable)
     places = len(found.masked) + len(found.protected) + len(_pinned(found))
     if places > MAX_PLACES:
@@ -191,6 +230,14 @@ def _as_it_is(fence: Fence) -> Fence:
             f"that hold them, are in it, and at most {MAX_PLACES:,} can be kept. Work in a smaller folder."
         )
     return found
+
+
+def _is_straight(path: str) -> bool:
+    """Return whether no part of a path is a link."""
+    try:
+        return os.path.realpath(path) == path
+    except OSError:  # it is being swapped
+        return False
 
 
 def _mounts(fence: Fence) -> Iterator[str]:

@@ -54,6 +54,8 @@ _KERNEL_THREAD = 0x00200000
 _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 15, 36
 _UPTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """The same clock as `Clock.uptime_ms`."""
+_COUNT_S = 0.05
+"""How often the processes in a sandbox are counted."""
 _BLANK_MODE = 0o100444
 """A file, to be read by all."""
 _DEAF_TO = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -278,6 +280,23 @@ def _kill_strays(guards: Collection[int]) -> bool:
 # --- a guard ------------------------------------------------------------------------------------
 
 
+class _Inside(NamedTuple):
+    """The processes in a sandbox."""
+
+    first: int
+    """A descriptor of the first one. The kernel ends all others with it."""
+    folder: int
+    """A descriptor of its /proc."""
+    most: int
+    """How many there may be."""
+
+    def are_too_many(self) -> bool:
+        """Return whether there are more than that."""
+        with contextlib.suppress(OSError):  # it has ended
+            return sum(map(str.isdigit, os.listdir(self.folder))) > self.most
+        return False
+
+
 class _TooLate(Exception):
     """It is too late to start the program."""
 
@@ -290,14 +309,18 @@ def _guard(control: socket.socket, fds: list[int], driver: Collection[int]) -> N
         if request := _request(control):
             _become(request["name"].encode())
             unmade = [path for path in request["covered"] if not _is_blank(path)]
+            ends, root = [control.fileno(), *driver], 0
             try:
-                root = _started(request, fds)
+                root, pipes = _started(request, fds)
+                inside = _let_in(pipes, request["held"], [wakes, *ends]) if pipes else None
             except _TooLate:
                 _tell(control, "late", 0)
             except (OSError, ValueError) as error:
                 _tell(control, "failed", getattr(error, "errno", None) or errno.EINVAL)
+                if root:
+                    _end_all(root, wakes, lambda: _ended(wakes)[1])
             else:
-                _watch(root, control, [control.fileno(), *driver], wakes)
+                _watch(root, control, ends, wakes, inside)
             for path in filter(_is_blank, unmade):
                 with contextlib.suppress(OSError):
                     os.unlink(path)
@@ -317,8 +340,9 @@ def _request(control: socket.socket) -> Any:
     return json.loads(told)
 
 
-def _started(request: dict[str, Any], fds: list[int]) -> int:
-    """Start the program as the leader of a session, with default signals and only its own files.
+def _started(request: dict[str, Any], fds: list[int]) -> tuple[int, tuple[int, int] | None]:
+    """Start the program as the leader of a session, with default signals and only its own files. Return its pid, and
+    what holds it.
 
     Raises:
         _TooLate: the driver may have lost its session by now.
@@ -332,6 +356,14 @@ def _started(request: dict[str, Any], fds: list[int]) -> int:
         given |= {int(number): _opened(path) for number, path in request["opened"].items()}
     except OSError as error:
         raise OSError(errno.ESTALE, os.strerror(errno.ESTALE)) from error
+    pipes = None
+    if held := request["held"]:
+        told, given[held["told_fd"]] = os.pipe()
+        given[held["gate_fd"]], gate = os.pipe()
+        pipes = told, gate
+        # With room for one page, it is full until somebody reads from it.
+        fcntl.fcntl(gate, fcntl.F_SETPIPE_SZ, 1)
+        os.write(gate, b"\n")
     targets = [1, *others, *request["pass_fds"], *given]
     actions: list[Any] = []
     for fd, target in zip([*fds, *given.values()], targets, strict=True):
@@ -346,7 +378,7 @@ def _started(request: dict[str, Any], fds: list[int]) -> int:
     os.chdir(request["cwd"])
     if time.clock_gettime_ns(_UPTIME) // 1_000_000 >= request["until_ms"]:
         raise _TooLate
-    return os.posix_spawnp(
+    root = os.posix_spawnp(
         request["argv"][0],
         request["argv"],
         request["env"],
@@ -355,6 +387,7 @@ def _started(request: dict[str, Any], fds: list[int]) -> int:
         setsigmask=(),
         setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
     )
+    return root, pipes
 
 
 def _file_with(content: bytes) -> int:
@@ -401,24 +434,88 @@ def _limit(limits: dict[str, int]) -> None:
             kind = getattr(resource, name)
             hard = resource.getrlimit(kind)[1]
             least = most if hard == resource.RLIM_INFINITY else min(most, hard)
-            resource.setrlimit(kind, (least, least))
+            # The kernel warns by a signal that names the limit, and kills a moment later.
+            spare = name == "RLIMIT_CPU" and least != hard
+            resource.setrlimit(kind, (least, least + spare))
 
 
-def _watch(root: int, control: socket.socket, ends: list[int], wakes: int) -> None:
-    """Wait until the program exits or one of `ends` becomes readable, then end the tree. Return when it is gone."""
+def _let_in(pipes: tuple[int, int], held: dict[str, Any], others: list[int]) -> _Inside | None:
+    """Let a sandbox begin its program when everything is mounted where it belongs. Return None if one of the others
+    becomes readable before: the sandbox has ended, or shall end.
+
+    Raises:
+        OSError: something is mounted elsewhere, and the program did not begin.
+    """
+    import resource
+
+    poll = select.poll()
+    told, gate = pipes
+    poll.register(gate, select.POLLOUT)
+    for fd in others:
+        poll.register(fd, select.POLLIN)
+    if poll.poll() != [(gate, select.POLLOUT)]:
+        return None
+    text = b""
+    while not text.endswith(b"}\n"):
+        text += os.read(told, 4096) or b"}\n"  # it has ended: no JSON, so an error
+    pid = json.loads(text)["child-pid"]
+    if not _are_in_place(pid, held["mounts"]):
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+    folder = os.open(f"/proc/{pid}/root{held['folder']}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    inside = _Inside(os.pidfd_open(pid), folder, held["processes"])
+    # Set here, it counts what is inside, with threads. It stops what is faster than the guard. It does not bind root.
+    with contextlib.suppress(OSError, ValueError):
+        resource.prlimit(pid, resource.RLIMIT_NPROC, (4 * inside.most, 4 * inside.most))
+    os.close(gate)
+    return inside
+
+
+def _are_in_place(pid: int, mounts: dict[str, tuple[bool, str]]) -> bool:
+    """Return whether there is a mount at each place, upon the right one, and read-only where it must be."""
+    found = {b"": (b"", b"", False)}
+    with open(f"/proc/{pid}/mountinfo", "rb") as lines:
+        for line in lines:
+            number, upon, _, _, place, options, _ = line.split(b" ", 6)
+            covered = found.get(place)
+            if covered and covered[0] == upon:
+                upon = covered[1]
+            found[place] = number, upon, options.startswith(b"ro")
+    for name, (must_be_read_only, base) in mounts.items():
+        _, upon, is_read_only = found.get(os.fsencode(name), found[b""])
+        is_right = not base or upon == found.get(os.fsencode(base), found[b""])[0]
+        if not upon or not is_right or is_read_only < must_be_read_only:
+            return False
+    return True
+
+
+def _watch(root: int, control: socket.socket, ends: list[int], wakes: int, inside: _Inside | None) -> None:
+    """Wait until the program exits, one of `ends` becomes readable, or there are too many processes, then end the
+    tree. Return when it is gone.
+    """
     has_exited = False
 
     def is_left() -> bool:
         nonlocal has_exited
         codes, is_any_left = _ended(wakes)
-        if root in codes:
+        if root in codes and not has_exited:
             has_exited = True
             _tell(control, "exited", codes[root])
         return is_any_left
 
     while is_left() and not has_exited:
-        if _ready([wakes, *ends]) & set(ends):
+        if _ready([wakes, *ends], _COUNT_S if inside else None) & set(ends):
             break
+        if inside and inside.are_too_many():
+            has_exited = True
+            _tell(control, "processes", inside.most)
+    if inside:
+        with contextlib.suppress(OSError):
+            signal.pidfd_send_signal(inside.first, signal.SIGKILL)
+    _end_all(root, wakes, is_left)
+
+
+def _end_all(root: int, wakes: int, is_left: Callable[[], bool]) -> None:
+    """End everything below this process. Return when it is gone."""
     pause_s = _POLL_S
     while is_left():
         # Repeat, because something may have escaped.

@@ -23,6 +23,7 @@ from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Literal, NamedTuple
 
 import msgspec
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from holdfast.errors import Lapsed, SandboxUnavailable
@@ -47,7 +48,7 @@ _PATIENCE_S = 2.0
 class Ended(msgspec.Struct, frozen=True):
     """The outcome."""
 
-    how: Literal["exited", "timeout", "idle", "flood"]
+    how: Literal["exited", "timeout", "idle", "flood", "processes"]
     exit_code: int
     """The exit code of the first process. A negative number is the signal that ended it."""
     output: str
@@ -232,6 +233,7 @@ class _Tree:
             "given": {number: content.hex() for number, content in launch.given.items()},
             "opened": dict(launch.opened),
             "limits": dict(launch.limits),
+            "held": to_builtins(launch.held),
             "covered": launch.covered,
         }
         writer.write(json.dumps(request).encode() + b"\n")
@@ -242,8 +244,8 @@ class _Tree:
         """The exit code of the first process. If its guard was killed before it could report, it counts as killed."""
         return self._number
 
-    async def exited(self) -> None:
-        """Wait until the first process has exited, or nobody is left to report it.
+    async def exited(self) -> Literal["exited", "processes"]:
+        """Wait until the first process has exited, or nobody is left to report it, or there were too many of them.
 
         Raises:
             OSError: it could not be started.
@@ -257,6 +259,7 @@ class _Tree:
             raise SandboxUnavailable(_CHANGED)
         if self._word == "failed":
             raise OSError(self._number, os.strerror(self._number))
+        return "processes" if self._word == "processes" else "exited"
 
     async def end(self) -> None:
         """End what is left of the tree. Return when it is gone."""
@@ -283,7 +286,7 @@ class _Tree:
 
 async def _until_end(
     tree: _Tree, launch: Launch, reading: int, output: _Output
-) -> Literal["exited", "timeout", "idle", "flood"]:
+) -> Literal["exited", "timeout", "idle", "flood", "processes"]:
     """Wait for the first process and read its output. Return which limit was reached first, if any."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + launch.timeout_s
@@ -299,8 +302,7 @@ async def _until_end(
     try:
         async with limit:
             loop.add_reader(reading, hear)
-            await tree.exited()
-        return "exited"
+            return await tree.exited()
     except TimeoutError:
         if output.size_bytes > launch.flood_bytes:
             return "flood"

@@ -139,6 +139,8 @@ class Fences:
             memory_bytes=walls.memory_bytes,
             file_bytes=walls.file_bytes,
             hosts=tuple(hosts),
+            processes=walls.processes,
+            cpu_s=walls.cpu_s,
         )
 
     def fence(
