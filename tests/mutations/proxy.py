@@ -90,7 +90,7 @@ PROXY = (
     Mutation(
         "a command that nobody approved reaches hosts after untrusted text",
         "policy/reaching.py",
-        "    if taint.untrusted is not None and not _is_approved(decisions):",
+        "    if taint.untrusted is not None and not is_approved(decisions):",
         "    if False:",
         "tests/policy/test_reaching.py",
     ),
@@ -107,6 +107,14 @@ PROXY = (
         " or any(each.rule == SANDBOXED for each in decisions)",
         "",
         "tests/policy/test_reaching.py",
+    ),
+    Mutation(
+        "what runs in the background keeps its network after untrusted text",
+        "tools/dispatcher.py",
+        "            self._background.cut(proposal.session)\n",
+        "            pass\n",
+        "tests/tools/test_walled_tools.py::"
+        "test_untrusted_text_cuts_off_what_runs_in_the_background_unless_a_person_approved_it",
     ),
     Mutation(
         "a call reaches hosts although its intent records no network",

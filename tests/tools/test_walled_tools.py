@@ -8,9 +8,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.policy.protected import Own
 from holdfast.protocol.settings import Policy, Walls, changed
+from holdfast.protocol.tools import Allowed
+from holdfast.protocol.trust import Mark, Taint
 from holdfast.sandbox import bubblewrap
 from holdfast.sandbox.bubblewrap import Bubblewrap
 from holdfast.tools.builtin import Rooms, make_tools
@@ -96,3 +99,31 @@ async def test_git_borrows_objects_of_another_repository_in_its_fence(walled: Be
     git("clone", "-q", "--shared", lender, top)
     told = await Bench(top / "below", walled.tools).call("git_log")
     assert "a loan" in told.text
+
+
+@pytest.mark.requirement("L2", "C14")
+@pytest.mark.parametrize("is_approved", [False, True])
+async def test_untrusted_text_cuts_off_what_runs_in_the_background_unless_a_person_approved_it(
+    walled: Bench, is_approved: bool
+) -> None:
+    async with web_server() as server:
+        server.answers["/"] = response("hello")
+        policy = Policy(walls=Walls("bubblewrap"), allowed_hosts=(f"127.0.0.1:{server.port}",))
+        walled.settings = changed(
+            walled.settings, policy=policy, autonomy="supervised" if is_approved else "full"
+        )
+        wait = f"until [ -e go ]; do sleep 0.02; done; curl -sS {server.url('/')}; echo over"
+        admitted = await walled.admit("shell", is_approved, command=wait, background=True)
+        assert isinstance(admitted, Allowed)
+        context = walled.context(policy=policy, walled=admitted.walled)
+        assert (
+            "running in the background" in (await walled.tools.run("shell", admitted.arguments, context)).text
+        )
+        untrusted = Taint(untrusted=Mark(4, "web_fetch"))
+        await walled.tools.admit(replace(walled.proposal("list_dir"), taint=untrusted))
+        (walled.workspace / "go").touch()
+        told = await walled.run("process_output", id=context.call_id, offset=0)
+        while "over" not in told.text:
+            told = await walled.run("process_output", id=context.call_id, offset=0)
+        assert ("hello" in told.text) == is_approved
+        assert len(server.heard) == is_approved

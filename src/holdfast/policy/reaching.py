@@ -32,10 +32,11 @@ def hosts_of(facts: Facts | None, decisions: Sequence[Decision], taint: Taint) -
         return facts.policy.allowed_hosts
     if facts.effect != "exec" or any(each.rule == SANDBOXED for each in decisions) or is_proved(facts):
         return ()
-    if taint.untrusted is not None and not _is_approved(decisions):
+    if taint.untrusted is not None and not is_approved(decisions):
         return ()
     return facts.policy.allowed_hosts
 
 
-def _is_approved(decisions: Sequence[Decision]) -> bool:
+def is_approved(decisions: Sequence[Decision]) -> bool:
+    """Return whether a person approved this very call."""
     return APPROVAL in [each.by for each in decisions] and not grant_in(decisions)

@@ -80,6 +80,8 @@ class Walled(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     digest: str
     """The hash of the fence's rules."""
     network: Network = "none"
+    is_approved: bool = False
+    """A person approved the call with this network, so untrusted text that comes later does not cut it off."""
 
 
 class Held(msgspec.Struct, frozen=True):

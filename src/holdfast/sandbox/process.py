@@ -31,7 +31,7 @@ from holdfast.protocol.counts import counted
 from holdfast.protocol.fence import FLOOD_BYTES, NO_INPUT, WITH_OUTPUT, Launch, Sandbox
 from holdfast.protocol.traffic import NO_REQUESTS, Requests
 from holdfast.sandbox import keeper
-from holdfast.sandbox.proxy import Proxy
+from holdfast.sandbox.proxy import Proxy, Way
 
 _NO_SANDBOX = "This session runs its commands in a sandbox, and this process has none."
 _NO_FENCE = "Nothing was run: this process runs its programs in a sandbox, and this one has no fence."
@@ -75,6 +75,8 @@ class Processes:
         self._sandbox = sandbox
         self._keeper: _Keeper | None = None
         self._open: set[socket.socket] = set()
+        self._ways: dict[str, Way] = {}
+        """The ways out of the calls that run, by their keys."""
         self._proxy = Proxy(lambda launch: self._run(launch, lambda _: None))
 
     @property
@@ -102,9 +104,18 @@ class Processes:
         if fence.network == "none":
             return await self._run(self._sandbox.launch(launch, fence), on_output)
         async with self._proxy.way(fence.hosts, launch.on_exchange, launch.secrets) as way:
+            self._ways[launch.key] = way
             leading = replace(launch, pass_fds=(*launch.pass_fds, way.fd), way_fd=way.fd)
-            ended = await self._run(self._sandbox.launch(leading, fence), on_output)
+            try:
+                ended = await self._run(self._sandbox.launch(leading, fence), on_output)
+            finally:
+                self._ways.pop(launch.key, None)
         return replace(ended, requests=way.requests())
+
+    def cut(self, key: str) -> None:
+        """Cut off the network of a running call. What it waits for there fails."""
+        if key in self._ways:
+            self._ways[key].close()
 
     async def _run(self, launch: Launch, on_output: Callable[[str], None]) -> Ended:
         """Run a command as a sandbox leaves it."""

@@ -39,11 +39,15 @@ class Way:
 
     Args:
         fd: What its first program needs to make the way.
+        writer: Says something to the proxy about the call.
         on_exchange: Hears of each request when it has ended.
     """
 
-    def __init__(self, fd: int, on_exchange: Callable[[Exchange], None]) -> None:
+    def __init__(
+        self, fd: int, writer: asyncio.StreamWriter, on_exchange: Callable[[Exchange], None]
+    ) -> None:
         self.fd = fd
+        self._writer = writer
         self.is_over = False
         """Whether the proxy has told all."""
         self._on_exchange = on_exchange
@@ -53,6 +57,11 @@ class Way:
     def requests(self) -> Requests:
         """Return its requests so far."""
         return Requests(tuple(self._exchanges), self._more)
+
+    def close(self) -> None:
+        """Let the proxy close it, with all that goes through. The programs of the call may live on."""
+        with contextlib.suppress(OSError, RuntimeError):  # the proxy is gone, or it is closed
+            self._writer.write_eof()
 
     def hear(self, word: Word) -> None:
         """Take in what the proxy tells."""
@@ -74,6 +83,8 @@ class Proxy:
         self._run = run
         self._door: socket.socket | None = None
         self._task: asyncio.Task[None] | None = None
+        self._tasks = set[asyncio.Task[None]]()
+        """With those of proxies that somebody froze or killed."""
 
     @contextlib.asynccontextmanager
     async def way(
@@ -90,15 +101,14 @@ class Proxy:
         with inside, ours:
             with channel, entrance:
                 self._pass([channel.fileno(), entrance.fileno()])
-            way = Way(inside.fileno(), on_exchange)
             reader, writer = await asyncio.open_unix_connection(sock=ours, limit=_WORD_BYTES)
+            way = Way(inside.fileno(), writer, on_exchange)
             hearing = asyncio.create_task(_hear(reader, way))
             writer.write(msgspec.json.encode(Told(tuple(hosts), secrets)) + b"\n")
             try:
                 yield way
             finally:
-                with contextlib.suppress(OSError, RuntimeError):
-                    writer.write_eof()
+                way.close()
                 try:
                     await asyncio.wait({hearing}, timeout=_PATIENCE_S)
                 finally:
@@ -112,11 +122,12 @@ class Proxy:
         if self._door is not None:
             self._door.close()
             self._door = None
-        if self._task is not None:
-            await asyncio.wait({self._task}, timeout=_PATIENCE_S)
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_PATIENCE_S)
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._task = None
 
     def _pass(self, fds: list[int]) -> None:
         """Pass the files of a call to the proxy, and start one if nothing takes them."""
@@ -145,6 +156,8 @@ class Proxy:
             kept_bytes=_WORD_BYTES,
         )
         self._task = asyncio.create_task(self._live(launch, given))
+        self._tasks.add(self._task)
+        self._task.add_done_callback(self._tasks.discard)
 
     async def _live(self, launch: Launch, given: socket.socket) -> None:
         with given, contextlib.suppress(OSError):  # it cannot be started: every call finds its way closed

@@ -29,6 +29,8 @@ KEPT_CHARS = 1 << 20
 AT_ONCE_S = 0.3
 """Whatever ends so soon has probably failed, and the call that started it says so."""
 
+CUT = "Its network ended: the session has read untrusted text, and no person approved the command."
+
 _UNREAD_BYTES = 1
 """`Recent` keeps the output, so `sandbox.process` need not."""
 _PIECE_CHARS = 4_096
@@ -73,8 +75,11 @@ class Page(NamedTuple):
 class Process:
     """A process in the background, or what is known of it when it has ended."""
 
-    def __init__(self, id_: str, launch: Launch, redact: Redactor) -> None:
+    def __init__(self, id_: str, launch: Launch, redact: Redactor, *, may_be_cut: bool) -> None:
         self.id = id_
+        self.key = launch.key
+        self.may_be_cut = may_be_cut
+        """Whether untrusted text cuts off its network."""
         self.command = launch.argv[-1]
         self.output = Recent()
         self.task: asyncio.Task[Ended]
@@ -171,7 +176,9 @@ class Background:
         """
         known = self._of.setdefault(context.session, {})
         _make_room(known)
-        process = Process(context.call_id, launch, context.get(Redactor))
+        walled = context.walled
+        may_be_cut = walled is not None and walled.network == "proxy" and not walled.is_approved
+        process = Process(context.call_id, launch, context.get(Redactor), may_be_cut=may_be_cut)
 
         def check() -> int:
             until_ms = context.check()
@@ -202,6 +209,14 @@ class Background:
     def running(self, session: str) -> list[str]:
         """Return the ids of those that run."""
         return [each.id for each in self.of(session).values() if each.is_running]
+
+    def cut(self, session: str) -> None:
+        """Cut off the network of the processes of a session that no person approved: it has read untrusted text."""
+        for each in self.of(session).values():
+            if each.may_be_cut and each.is_running:
+                each.may_be_cut = False
+                each.ask(Exchange("", "", "refused", CUT))
+                self.processes.cut(each.key)
 
     async def stop(self, process: Process) -> None:
         """End a process. Nothing of its tree is left when this returns."""

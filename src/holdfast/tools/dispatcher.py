@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.deadlines import Deadlines
 from holdfast.errors import Fenced, Lapsed, StorageError
-from holdfast.policy.reaching import hosts_of
+from holdfast.policy.reaching import hosts_of, is_approved
 from holdfast.policy.rules import offers
 from holdfast.protocol.answers import ANSWER
 from holdfast.protocol.failures import Failure
@@ -123,7 +123,11 @@ class Dispatcher:
         return not has_plan and not [gate for gate in self._slow_gates if gate.applies(found.spec, settings)]
 
     async def admit(self, proposal: Proposal) -> Admission:
-        """Ask all gates about a proposed call. This has no effect."""
+        """Ask all gates about a proposed call. This has no effect, except that untrusted text cuts off the network of
+        what runs in the background, before the model can use it.
+        """
+        if proposal.taint.untrusted is not None:
+            self._background.cut(proposal.session)
         name = proposal.call.name
         found = self.registry.found(name)
         if found is None or (name == ANSWER and not offers(name, proposal.settings)):
@@ -137,6 +141,9 @@ class Dispatcher:
             hosts = hosts_of(verdict.facts, verdict.decisions, proposal.taint)
             walls = settings.policy.walls
             walled = await self._fences.recorded(tool, settings.tools.workspace, walls, hosts)
+            if walled is not None and hosts:
+                approved = is_approved(verdict.decisions)
+                walled = msgspec.structs.replace(walled, is_approved=approved)
             return await _admission(verdict, tool, walled)
         except NoFence as refusal:
             return refused("sandbox", Failure("policy_denied", str(refusal)))
