@@ -4,7 +4,7 @@ Each cell runs in a fresh process, the model in another one. CPU time is the fig
 says little. `python -m benchmarks instructions` counts instead; it ends with 1 when a count rose by more than the
 history in docs/benchmarks.md explains. `requests` compares sessions with and without compactions. The measurements
 are in `cell`, `counted`, `instructions`, `resume`, `streaming`, `idle`, `guard`, `gates`, `imports`, `clipping`,
-`history`, `tokens`, `walls` and `proxy`, the floor is in `floor`.
+`history`, `tokens`, `redact`, `walls` and `proxy`, the floor is in `floor`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from benchmarks import guard as guarding
 from benchmarks import imports
 from benchmarks import instructions as counting
 from benchmarks import proxy as proxying
+from benchmarks import redact as redacting
 from benchmarks import walls as walling
 from benchmarks.cell import COMPACTED
 from benchmarks.paired import compared
@@ -132,7 +133,8 @@ def resume(plan: Plan) -> Iterator[Row]:
                 home.mkdir()
                 fresh("cell", system, plan.port, count, 1, 0, home)
             pairs = [
-                tuple(once(system, count, home) for system, home in homes.items()) for _ in range(RESUMES)
+                (once(FLOOR, count, homes[FLOOR]), once("holdfast", count, homes["holdfast"]))
+                for _ in range(RESUMES)
             ]
         yield {"turns": count, **compared(pairs, "cpu_ms")}
 
@@ -199,6 +201,11 @@ def tokens(plan: Plan) -> Iterator[Row]:
         yield {"part": part, "cpu_us": cost}
 
 
+def redact(plan: Plan) -> Iterator[Row]:
+    """Masking the secrets of 1 KB of text, beside encoding it as JSON."""
+    return redacting.measured()
+
+
 def walls(plan: Plan) -> Iterator[Row]:
     """A command in a sandbox, without one and under a bare bwrap; the fence of many files."""
     return walling.measured()
@@ -224,6 +231,7 @@ SECTIONS: dict[str, Callable[[Plan], Iterator[Row]]] = {
     "clipping": clipping,
     "history": history,
     "tokens": tokens,
+    "redact": redact,
     "walls": walls,
     "proxy": proxy,
 }

@@ -68,7 +68,11 @@ def main() -> None:
     """Run the measurement that the arguments name."""
     port, turns, folder, tool = sys.argv[1:]
     assert tool in ("echo", "shell"), tool
-    print(json.dumps(asyncio.run(measured(int(port), int(turns), Path(folder), tool))))
+    print(
+        json.dumps(
+            asyncio.run(measured(int(port), int(turns), Path(folder), "shell" if tool == "shell" else "echo"))
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ async def running(hosts: tuple[str, ...]) -> AsyncIterator[tuple[int, int]]:
     door, given = socket.socketpair()
     command = [sys.executable, "-I", "-S", _CHILD, *proxy.folders()]
     with door, given:
-        process = await asyncio.create_subprocess_exec(*command, stdin=given)
+        process = await asyncio.create_subprocess_exec(*command, stdin=given.fileno())
         ours, channel = socket.socketpair()
         inside, entrance = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ours, channel, inside, entrance, socket.create_server(("127.0.0.1", 0)) as listener:

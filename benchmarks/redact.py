@@ -1,14 +1,10 @@
-"""What masking costs per KB of ordinary text, beside encoding it as JSON.
-
-CPU time, the best of several rounds; a table on stderr, JSON on stdout. Not a test: it fails nothing.
-"""
+"""What masking costs per KB of ordinary text, beside encoding it as JSON: CPU time, the best of several rounds."""
 
 from __future__ import annotations
 
 import json
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -26,6 +22,7 @@ def samples() -> dict[str, str]:
         for n in range(100)
     ]
     log = "2026-03-04T10:11:{:02}.123Z INFO worker[{}]: GET /v1/items/{} took {} ms, 200, 5312 bytes\n"
+    data = [{**row, "password": f"hunter{n}x"} if n % 40 == 0 else row for n, row in enumerate(rows * 6)]
     code = (ROOT / "src/holdfast/protocol/events.py").read_text("utf-8") * 3
     return {
         "code": (ROOT / "src/holdfast/protocol/events.py").read_text("utf-8"),
@@ -38,19 +35,29 @@ def samples() -> dict[str, str]:
         "chinese": "这段文字没有任何秘密。" * 100,
         "base64": "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWZnaGlqa2xtbm9w" * 100,
         "benign, 4 KB": seeded(code, "login(password=password, user=user)\n"),
+        "password, 100 KB": seeded(code * 2, "DB_PASSWORD=hunter2" + "2x\n", 100 * 1024),
         "password, 4 KB": seeded(code, "DB_PASSWORD=hunter2" + "2x\n"),
+        "odd password, 4 KB": seeded(code, "db_passwd := 'correct " + "horse-9'\n"),
         "key, 4 KB": seeded(code, "key = ghp_" + "0123456789abcdefghijklmnopqrstuvwxyzAB\n"),
         "header, 4 KB": seeded(code, "Authorization: Bearer " + "abcdefgh0123456789abc\n"),
+        "password, one line": " ".join(seeded(code, "DB_PASSWORD=hunter2" + "2x\n").split()),
+        "key, one line": " ".join(
+            seeded(code, "key = ghp_" + "0123456789abcdefghijklmnopqrstuvwxyzAB\n").split()
+        ),
+        "password, JSON line": json.dumps(data, separators=(",", ":")),
         "all benign": "f(password=password)\n" * 500,
-        "all passwords": "password=hunter2" + "2x\n" + "password=hunter22x\n" * 500,
+        "all passwords": "".join(f"password=hunter{n}x\n" for n in range(500)),
+        "all odd passwords": "".join(f"db_passwd := 'hunt er-{n}x'\n" for n in range(500)),
+        "all JSON passwords": json.dumps([{"password": f"hunter{n}x"} for n in range(500)], indent=1),
+        "all keys": "".join(f"key = ghp_{n}456789abcdefghijklmnopqrstuvwxyzAB\n" for n in range(1000, 1500)),
     }
 
 
-def seeded(text: str, line: str) -> str:
-    """Put the line into the text after every 4 KB."""
+def seeded(text: str, line: str, every: int = 4096) -> str:
+    """Put the line into the text after every so many characters."""
     pieces, size = [], 0
     for each in text.splitlines(keepends=True):
-        if size // 4096 != (size + len(each)) // 4096:
+        if size // every != (size + len(each)) // every:
             pieces.append(line)
         pieces.append(each)
         size += len(each)
@@ -76,23 +83,23 @@ def fed(redactor: Redactor, words: list[str]) -> None:
         stream.feed(word)
 
 
-def measured() -> list[dict[str, float | str]]:
+def measured() -> Iterator[dict[str, float | str]]:
     """One row for each sample."""
     plain, knowing = make_redactor(), make_redactor(KNOWN)
-    table: list[dict[str, float | str]] = []
     for name, text in samples().items():
+        calls = 3 if name.startswith("all ") else 20
         kb, words = len(text) / 1024, [word[:20] + " " for word in text.split()[:500]]
-        cells = {
+        cost, floor = cpu_us(partial(plain, text), calls) / kb, cpu_us(partial(json.dumps, text), 50) / kb
+        yield {
+            "sample": name,
             "kb": kb,
-            "us_per_kb": cpu_us(partial(plain, text), 50) / kb,
-            "us_per_kb_known": cpu_us(partial(knowing, text), 50) / kb,
-            "json_us_per_kb": cpu_us(partial(json.dumps, text), 50) / kb,
-            "us_per_200": cpu_us(partial(plain, text[:200]), 2000),
-            "us_per_fed_word": cpu_us(partial(fed, plain, words), 3) / len(words),
+            "json_us_per_kb": floor,
+            "us_per_kb": cost,
+            "us_per_kb_known": cpu_us(partial(knowing, text), calls) / kb,
+            "us_per_200": cpu_us(partial(plain, text[:200]), 500),
+            "us_per_fed_word": cpu_us(partial(fed, plain, words), 1) / len(words),
+            "x_json": cost / floor,
         }
-        cells["x_json"] = cells["us_per_kb"] / cells["json_us_per_kb"]
-        table.append({"sample": name, **{key: round(cell, 3) for key, cell in cells.items()}})
-    return table
 
 
 def first_passes() -> dict[str, float]:
@@ -113,13 +120,8 @@ def first_passes() -> dict[str, float]:
 
 
 def main() -> None:
-    """Print the table and the JSON."""
-    fresh, table = first_passes(), measured()
-    print("".join(f"{name:>17}" for name in table[0]), file=sys.stderr)
-    for row in table:
-        print("".join(f"{cell!s:>17}" for cell in row.values()), file=sys.stderr)
-    print(fresh, file=sys.stderr)
-    print(json.dumps({"fresh": fresh, "samples": table}))
+    """Print what a fresh process pays, and the rows."""
+    print(json.dumps({"fresh": first_passes(), "samples": [*measured()]}))
 
 
 if __name__ == "__main__":

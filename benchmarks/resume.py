@@ -13,6 +13,7 @@ import json
 import sqlite3
 import sys
 import tempfile
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
@@ -95,7 +96,10 @@ async def resumed_by_hand(port: int, turns: int, folder: Path, _: Path) -> int:
 async def measured(system: str, port: int, turns: int, folder: Path, workspace: Path) -> dict[str, float]:
     """Once on a short session of its own, then on the long one."""
     compacted = partial(resumed_by_holdfast, is_compacted=True)
-    ways = {"holdfast": resumed_by_holdfast, COMPACTED: compacted}
+    ways: dict[str, Callable[[int, int, Path, Path], Awaitable[int]]] = {
+        "holdfast": resumed_by_holdfast,
+        COMPACTED: compacted,
+    }
     resumed = ways.get(system, resumed_by_hand)
     with tempfile.TemporaryDirectory() as short:
         await cell(system, port, WARM_TURNS, 1, 0, Path(short))

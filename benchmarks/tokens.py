@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import timeit
 from collections.abc import Callable
+from functools import partial
 
 from holdfast.context.kinds import kinds_in
 from holdfast.core.measure import Measure, after_response, expected_tokens
@@ -25,7 +26,7 @@ _TEXTS = {
 
 def measured() -> dict[str, float]:
     """The CPU time of each part."""
-    costs = {name: _best(lambda text=text: kinds_in([(text, 0)], NO_KINDS)) for name, text in _encoded()}
+    costs = {name: _best(partial(kinds_in, [(text, 0)], NO_KINDS)) for name, text in _encoded()}
     counted, longer = Kinds(16_000, 4_000, 9_000, 2_000), Kinds(16_000, 4_500, 12_000, 2_000, 300, 80)
     known = after_response(Measure(), 31_000, counted, 10**6, Usage(8_000, 50), (), ())
     costs["an estimate"] = _best(lambda: expected_tokens(known, longer))
