@@ -11,9 +11,9 @@ The callers decide where to mask, and what to do with a text that contains a sec
 
 from __future__ import annotations
 
+from holdfast.redact.likely import GATE
 from holdfast.redact.part import part_of
 from holdfast.redact.redactor import (
-    GATE,
     KNOWN_SECRET_MIN_CHARS,
     Redactor,
     forms_of,

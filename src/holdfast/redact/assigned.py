@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from itertools import pairwise
 from string import ascii_letters
 
 from holdfast.redact.gates import unlike, widened
 from holdfast.redact.likeness import is_counted
-from holdfast.redact.spans import Span, places
+from holdfast.redact.spans import Span, lowered, places
 
 _PASSWORD_NAMES = ("passw", "passphrase", "pwd", "_pass", "_pw")
 _SECRET_NAMES = ("token", "secret", "credential", "key")
@@ -29,6 +30,9 @@ _HARMLESS_NAME = re.compile(
     r"(?i)s(?![a-z])|.{0,30}?(?:hash|digest|count|limit|type|name|url|uri|file|path|expir|length|usage|budget|ttl"
     r"|policy|field|prompt|label|hint|regex|pattern|manager|error|required|_at\b|_?id\b|_?ids\b|_?env\b)"
 )
+_NAMED_CHARS = 100
+"""More than a name and what is between it and its value. A name at the end of a value has its own value: in JSON, no
+line break ends `one\\nb_token=two`."""
 _NAME_END = r"""\\?["'`]?[\])]{0,2}[ \t]{0,8}"""
 """The end of the name, with an optional quote."""
 _GIVEN = r"(?::[ ]?[A-Za-z]{1,20}[ ]?=|\|\|?=|[:=!]?==?|=>|->|<-|:)[ \t]{0,8}"
@@ -48,16 +52,21 @@ _PLACEHOLDER_WORDS = (
     "masked", "unknown", "missing", "invalid", "default", "test", "self", "this", "async", "await", "function", "env",
     "prompt",
 )  # fmt: skip
+_PLACEHOLDER_BEGINNINGS = (
+    "your", "changeme", "placeholder", "redacted", "example", "dummy", "fake", "goeshere",
+)  # fmt: skip
+"""A word of letters and digits that begins so is a placeholder."""
 _PLACEHOLDER = re.compile(
     rf"""(?ix)
     <.*>? | \[.*\]? | \{{.*\}}? | \$.* | %.* | \(.*
   | [x*.\#_•-]{{3,}} | .*x{{4,}}.* | .*\*{{3,}}.* | .*\.\.\.? | (.)\1{{5,}} | (?-i:.*EXAMPLE.*)
-  | .*(?<![a-z0-9])(?:your|change[_-]?me|placeholder|redacted|example|dummy|fake|goes[_-]?here).*
+  | .*(?<![a-z0-9])(?:your|change[_-]?me|placeholder|redacted(?!:)|example|dummy|fake|goes[_-]?here).*
   | .*(?<![a-z0-9])(?:insert|replace|enter)[_-].*
   | .*\$\{{\w*\}}.* | .*\{{\{{[^{{}}]*\}}\}}.* | .*\$\(.*
   | (?:{"|".join(_PLACEHOLDER_WORDS)})\W*
     """
 )
+"""A mark within a longer value is no placeholder: the rest of the value is secret too."""
 _ADDRESS = re.compile(r"(?:[a-z]+:)?//.*|[./~]+/.*|/[a-z]+/.*|[\W_]+")
 _CODE = re.compile(
     r"""(?x)
@@ -162,30 +171,38 @@ def gate_patterns() -> Iterator[str]:
 
 def find_assigned(text: str, begin: int = 0, end: int = sys.maxsize) -> Iterator[Span]:
     """Yield values of variables, fields, options and sentences whose name is a secret's and begins in that part."""
-    part = text[begin:end]
-    lowered = part.lower()
-    if len(lowered) != len(part):  # a letter that changes length in lower case would shift all that follows
-        lowered = part.translate(_ASCII_LOWER)
+    part = lowered(text[begin:end])
     for names, kind, is_real in (
         (_PASSWORD_NAMES, "password", _is_password),
         (_SECRET_NAMES, "secret", _is_secret),
     ):
         for name in names:
-            if name not in lowered:
+            if name not in part:
                 continue
             done = 0
-            for at in places(lowered, name):
-                if at < done or (name == "key" and not lowered.endswith(_KEY_OWNERS, max(at - 12, 0), at)):
+            for at in places(part, name):
+                if at < done - _NAMED_CHARS or (
+                    name == "key" and not part.endswith(_KEY_OWNERS, max(at - 12, 0), at)
+                ):
                     continue
-                if name == "_pass" and lowered.startswith(("w", "phrase"), at + len(name)):
+                if name == "_pass" and part.startswith(("w", "phrase"), at + len(name)):
                     continue  # judged by the longer name
                 span = _assigned(text, begin + at, begin + at + len(name), kind, is_real)
                 if span:
-                    done = span.end - begin
+                    done = max(span.end - begin, done)
                     yield span
 
 
-_ASCII_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+def find_passwords(text: str, name: str) -> Iterator[Span]:
+    """Yield the values of passwords behind just this beginning of a name."""
+    done = 0
+    for at in places(text, name):
+        if at < done - _NAMED_CHARS:
+            continue
+        span = _assigned(text, at, at + len(name), "password", _is_password)
+        if span:
+            done = max(span.end, done)
+            yield span
 
 
 def _assigned(
@@ -193,10 +210,8 @@ def _assigned(
 ) -> Span | None:
     """Return the value that follows the name, if it is a real one."""
     rest = _NAME_REST.match(text, name_end)
-    if rest is None or _HARMLESS_NAME.match(rest[0]) or _is_marker(text, start):
-        return None
-    match = _VALUE.match(text, rest.end())
-    if match is None:
+    match = _VALUE.match(text, rest.end()) if rest else None
+    if rest is None or match is None or _is_harmless(rest[0]):
         return None
     if match["option"] and not _is_option(text, start):
         return None
@@ -205,12 +220,20 @@ def _assigned(
         return None
     group = "quoted" if match["quoted"] else "bare"
     value = match[group]
-    if not is_real(value, match) or _ADDRESS.fullmatch(value) or is_placeholder(value):
+    if not is_real(value, match) or (not value.isalnum() and _ADDRESS.fullmatch(value)):
+        return None
+    if is_placeholder(value) or _is_marker(text, start):
         return None
     end = match.end("quoted")
     if group == "bare" and (whole := _VALUE_REST.match(text, match.end("bare"))):
         end = whole.end()
     return Span(match.start(group), end, kind)
+
+
+@lru_cache(maxsize=1024)
+def _is_harmless(name_rest: str) -> bool:
+    """Return whether a name that goes on like this does not name a secret."""
+    return _HARMLESS_NAME.match(name_rest) is not None
 
 
 def _is_marker(text: str, at: int) -> bool:
@@ -228,7 +251,12 @@ def _is_option(text: str, at: int) -> bool:
 
 def is_placeholder(value: str) -> bool:
     """Return whether the value is a placeholder. Placeholders are never long."""
-    return _PLACEHOLDER.fullmatch(value[:_PLACEHOLDER_MAX_CHARS]) is not None
+    value = value[:_PLACEHOLDER_MAX_CHARS]
+    if value.isalnum() and value.isascii() and not value.isalpha():  # the pattern takes five times as long
+        small = value.lower()
+        is_word = small.startswith(_PLACEHOLDER_BEGINNINGS) or "xxxx" in small or "EXAMPLE" in value
+        return is_word or (len(value) > 5 and len(set(small)) == 1)
+    return _PLACEHOLDER.fullmatch(value) is not None
 
 
 def _is_password(value: str, match: re.Match[str]) -> bool:
@@ -236,7 +264,7 @@ def _is_password(value: str, match: re.Match[str]) -> bool:
         return False
     if match["quoted"]:
         return not (" " in value and value.replace(" ", "").isalpha())
-    if _CODE.fullmatch(value):
+    if not value.isalnum() and _CODE.fullmatch(value):
         return False
     if match["spoken"] or match["option"]:
         return any(map(str.isdigit, value)) and any(map(str.isalpha, value))
@@ -251,4 +279,4 @@ def _is_secret(value: str, match: re.Match[str]) -> bool:
         return len(value) >= _DIGITS_ONLY_MIN_CHARS
     if not any(map(str.isdigit, value)) or len(set(value)) < 5 or is_counted(value):
         return False
-    return not (match["bare"] and _CODE.fullmatch(value))
+    return value.isalnum() or not (match["bare"] and _CODE.fullmatch(value))

@@ -11,7 +11,7 @@ from itertools import chain
 
 from holdfast.redact.assigned import find_assigned
 from holdfast.redact.credentials import find_credentials
-from holdfast.redact.redactor import GATE
+from holdfast.redact.likely import GATE
 
 _SEEN_CHARS = 512
 """The longest quotation of a secret."""

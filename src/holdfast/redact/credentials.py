@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from holdfast.redact.assigned import is_placeholder
 from holdfast.redact.gates import unlike, widened
 from holdfast.redact.named import COMMAND_CHARS, HINT_REACH_CHARS, PLACES, Place
-from holdfast.redact.spans import Span
+from holdfast.redact.spans import Span, lowered, places
 
 _AUTHORIZATION = re.compile(
     r"""(?i)authorization\\?["']?\s{0,4}[:=,]\s{0,4}\\?["']?"""
@@ -38,14 +38,19 @@ _CURL_USER = re.compile(
     r"""\s(?:-u|--user|--proxy-user)(?:[ \t]{1,4}|=)?"""
     r"""(?P<s>(?=[^\s]*:)(?:"[^"\n]{0,256}"|'[^'\n]{0,256}'|[^\s"'])+)"""
 )
+_USER_SIGN = r"""\s(?:-u|--user|--proxy-user)(?:[ \t]{1,4}|=)?(?:"[^\n]|'[^\n]|[^\s"'])"""
 _INTERPOLATED = re.compile(r"(?i)\$[a-z0-9_{(]|[<{%\[]|x{3,}|\*{3,}|\.\.\.")
 _CARD = re.compile(r"[2-6]\d{3}(?:[ -]?\d){8,15}(?![\w-]|\.\d)")
 _CARD_NUMBER = re.compile(r"4\d{12}(?:\d{3}){0,2}|(?:5[1-5]|2[2-7]|35|6[045])\d{14}|3[47]\d{13}|3[068]\d{12}")
 
 
-def find_credentials(text: str, begin: int = 0, end: int = sys.maxsize) -> Iterator[Span]:
-    """Yield headers, users in URLs and on command lines, and card numbers that begin in that part of whole lines."""
-    part = text[begin:end]
+def find_credentials(
+    text: str, begin: int = 0, end: int = sys.maxsize, seen: int = sys.maxsize
+) -> Iterator[Span]:
+    """Yield headers, users in URLs and on command lines, and card numbers that begin in that part of whole lines or
+    words. Up to `seen`, the text shows what they are.
+    """
+    part = lowered(text[begin:seen])
     hinted: dict[Place, list[str]] = {}
     for hint, place in _HINTS:
         if hint in part:
@@ -53,19 +58,45 @@ def find_credentials(text: str, begin: int = 0, end: int = sys.maxsize) -> Itera
     for place, hints in hinted.items():
         if place.command and place.command not in text[max(begin - COMMAND_CHARS, 0) : end]:
             continue
-        # Every match begins in the line of a hint, or right before it.
-        first = begin + max(part.rfind("\n", 0, min(map(part.find, hints))), 0)
-        last = text.find("\n", begin + max(map(part.rfind, hints)) + HINT_REACH_CHARS)
-        for found in place.pattern.finditer(text, first, last if last >= 0 else len(text)):
-            if found.start() >= begin + len(part):
+        for match in _matches(text, part, begin, seen, place, hints):
+            if match.start() >= end:
                 break
-            match = place.pattern.match(text, found.start())  # it may end after that line
-            if match and place.is_real(match["s"]):
+            if place.is_real(match["s"]):
                 yield Span(*match.span("s"), place.kind)
-    for found in _CARD.finditer(part):
-        before = part[found.start() - 1 : found.start()]
+    for found in _CARD.finditer(text, begin, seen):
+        if found.start() >= end:
+            break
+        before = text[found.start() - 1 : found.start()]
         if not (before.isalnum() or before in ("_", ".", "+", "-")) and _is_card(found[0]):
-            yield Span(begin + found.start(), begin + found.end(), "card")
+            yield Span(*found.span(), "card")
+
+
+def find_headers(text: str) -> Iterator[Span]:
+    """Yield the values of Authorization headers."""
+    for at in places(text, "uthorization"):
+        match = _AUTHORIZATION.match(text, at - 1) if at else None
+        if match and _is_header_value(match["s"]):
+            yield Span(*match.span("s"), "authorization")
+
+
+def _matches(
+    text: str, part: str, begin: int, seen: int, place: Place, hints: list[str]
+) -> Iterator[re.Match[str]]:
+    """Yield what may be such a place, in order. Each may go on after the part that shows it."""
+    if place.before is not None:
+        done = begin
+        for at in places(part, hints[0]):
+            start = begin + at - place.before
+            if start >= done and (match := place.pattern.match(text, start)):
+                done = match.end()
+                yield match
+        return
+    # Every match begins in the line of a hint, or right before it.
+    first = begin + max(part.rfind("\n", 0, min(map(part.find, hints))), 0)
+    last = text.find("\n", begin + max(map(part.rfind, hints)) + HINT_REACH_CHARS, seen)
+    for found in place.pattern.finditer(text, first, last if last >= 0 else seen):
+        if match := place.pattern.match(text, found.start()):
+            yield match
 
 
 def _is_header_value(value: str) -> bool:
@@ -90,16 +121,17 @@ def _is_card(text: str) -> bool:
 
 _PLACES: tuple[Place, ...] = (
     Place(
-        ("uthorization", "UTHORIZATION"),
+        ("uthorization",),
         _AUTHORIZATION,
         "authorization",
         _is_header_value,
         sign=_AUTHORIZATION_SIGN,
+        before=1,
     ),
-    Place(("earer ", "EARER "), _BEARER, "authorization", _is_header_value),
-    Place(("x-", "X-"), _API_HEADER, "authorization", _is_header_value),
-    Place(("://",), _URL_USER, "url-credentials", _is_user_password),
-    Place(("-u",), _CURL_USER, "password", _is_user_password, command="curl"),
+    Place(("earer",), _BEARER, "authorization", _is_header_value, before=1),
+    Place(("x-",), _API_HEADER, "authorization", _is_header_value, before=0),
+    Place(("://",), _URL_USER, "url-credentials", _is_user_password, before=0),
+    Place(("-u",), _CURL_USER, "password", _is_user_password, sign=_USER_SIGN, command="curl"),
     *PLACES,
 )
 _HINTS = [(hint, place) for place in _PLACES for hint in place.hints]

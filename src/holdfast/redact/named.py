@@ -20,7 +20,7 @@ class Place(NamedTuple):
     """A place that shows a secret."""
 
     hints: tuple[str, ...]
-    """Every text that has the place has one of them, in the line where the place begins."""
+    """Every text that has the place has one of them in small letters, in the line where the place begins."""
     pattern: re.Pattern[str]
     """The group `s` is the value."""
     kind: str
@@ -28,6 +28,8 @@ class Place(NamedTuple):
     """Whether it is a value, and no placeholder."""
     sign: str = ""
     """What the gate looks for instead of the pattern, if the pattern begins with what every text has."""
+    before: int | None = None
+    """How many characters before its hint the place begins; none if that differs."""
     command: str = ""
     """The name of a command that comes before its options, at most `COMMAND_CHARS` before."""
 
@@ -56,7 +58,7 @@ _DATABASE_URL = re.compile(
     r"""(?!\d{1,5}/)(?P<s>[^\s"'<>\x5b][^\s"'<>]{2,511})@(?=[\w\x5b])"""
 )
 """A password with `/`, `?` or `#`, which a URL may not have unescaped. Databases take it."""
-_GO_DATABASE = re.compile(r"""[\w.-]{1,64}:(?P<s>[^\s"'`]{3,256})@(?:tcp|unix)\(""")
+_GO_DATABASE = re.compile(r"""(?<![\w.-])(?!redacted:)[\w.-]{1,64}:(?P<s>[^\s"'`]{3,256})@(?:tcp|unix)\(""")
 _ORACLE = re.compile(
     r"""(?i)(?:jdbc:oracle:(?:thin|oci8?):|sqlplus[ \t]{1,4}(?:-\w{1,8}[ \t]{1,4}){0,4}["']?)"""
     r"""[\w$#]{1,64}/(?P<s>[^\s@"'/]{3,256})@"""
@@ -64,6 +66,7 @@ _ORACLE = re.compile(
 _BRACED = re.compile(
     r"""(?i);[ ]{0,4}(?:pwd|password)[ ]{0,4}=[ ]{0,4}(?P<s>\{(?:[^}\n]|\}\}){2,256}\})(?=[ ]{0,4}[;"'\s])"""
 )
+_BRACED_SIGN = r"(?i);[ ]{0,4}(?:pwd|password)[ ]{0,4}=[ ]{0,4}\{[^}\n]"
 _SIGNATURE = re.compile(
     r"""(?i)(?:[?&;]|\bsharedaccesssignature[ ])(?:[\w%+/=.:-]{1,64}&){0,16}sig=(?P<s>[\w%+/=-]{20,})"""
 )
@@ -101,10 +104,10 @@ _COLONS = ('":', '" :', "':", "' :")
 PLACES: tuple[Place, ...] = (
     Place(_COLONS, _JSON_FIELD, "secret", _is_value),
     Place(_COLONS, _JSON_LIST, "secret", _is_list),
-    Place(("://",), _DATABASE_URL, "url-credentials", _is_given),
+    Place(("://",), _DATABASE_URL, "url-credentials", _is_given, before=0),
     Place(("@tcp(", "@unix("), _GO_DATABASE, "password", _is_given, sign=r"@(?:tcp|unix)\("),
-    Place(("racle:", "RACLE:", "sqlplus", "SQLPLUS"), _ORACLE, "password", _is_given),
-    Place(("={", "= {"), _BRACED, "password", _is_braced),
-    Place(("sig=", "Sig=", "SIG="), _SIGNATURE, "azure", _is_signature, sign=r"(?i)sig=[\w%+/=-]{20,}"),
-    Place(("-Art-Api", "-art-api", "-ART-API"), _ART_HEADER, "artifactory", _is_value),
+    Place(("racle:", "sqlplus"), _ORACLE, "password", _is_given),
+    Place(("={", "= {"), _BRACED, "password", _is_braced, sign=_BRACED_SIGN),
+    Place(("sig=",), _SIGNATURE, "azure", _is_signature, sign=r"(?i)sig=[\w%+/=-]{20,}"),
+    Place(("-art-api",), _ART_HEADER, "artifactory", _is_value, before=7),
 )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from holdfast.redact.begun import find_begun
-from holdfast.redact.redactor import Redactor, mask
+from holdfast.redact.redactor import Redactor
+from holdfast.redact.spans import mask
 
 AROUND_CHARS = 1 << 16
 """How far a secret may reach out of the part."""

@@ -8,17 +8,13 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
 from threading import Lock
 from typing import NamedTuple
 from urllib.parse import quote
 
-from holdfast.redact import assigned, credentials, shapes
-from holdfast.redact.assigned import find_assigned
-from holdfast.redact.credentials import find_credentials
-from holdfast.redact.gates import Gate
-from holdfast.redact.shapes import KEY_SIGN, find_private_keys, find_tokens
-from holdfast.redact.spans import Span, places
+from holdfast.redact.likely import GATE, Part, around, find_likely, open_parts
+from holdfast.redact.spans import Span, apart, places
+from holdfast.redact.sure import without_sure
 
 KNOWN_SECRET_MIN_CHARS = 8
 """A shorter value is probably a word."""
@@ -31,20 +27,6 @@ _TELLING_MIN_CHARS = 5
 
 _PASSES_MAX = 8
 """Masking one secret may uncover the beginning of the next, if two follow each other directly."""
-_UNSEEN_CHARS = 32_768
-"""What a short command reads. It takes milliseconds without the gates, and about twenty to make one."""
-_PART_CHARS = 1024
-_PIECE_CHARS = 192
-"""A gate tells which parts of a text may have a secret, and then which pieces of these. Only those are read."""
-_REACH_CHARS = 32
-"""More than what a gate must see of a place that goes over several lines, besides its last line."""
-GATE = Gate(
-    chain(shapes.gate_patterns(), assigned.gate_patterns(), credentials.gate_patterns()), _UNSEEN_CHARS
-)
-"""Closed for ordinary text."""
-_SHAPES_GATE = Gate(shapes.gate_patterns(), 2 * _UNSEEN_CHARS)
-_CREDENTIALS_GATE = Gate(credentials.gate_patterns(), 2 * _UNSEEN_CHARS)
-"""Where `GATE` is open, these are nearly always closed. A process with few such texts makes none of them."""
 
 
 class _Needle(NamedTuple):
@@ -138,6 +120,9 @@ class Redactor:
         """Return the secret spans in order, without overlaps. If a text was cut off, the beginning of a known secret
         at its end counts too.
         """
+        return self._find(text, open_parts(text), is_cut=is_cut)
+
+    def _find(self, text: str, parts: list[Part], *, is_cut: bool) -> list[Span]:
         found: list[Span] = []
         known, needles = self._merged  # without the call of `_needles`, because this is often asked
         for needle, kind, _ in needles if known is self._known.needles else self._needles:
@@ -145,17 +130,9 @@ class Redactor:
                 found += [Span(at, at + len(needle), kind) for at in places(text, needle)]
             if is_cut:
                 found += _begun_at_end(text, needle)
-        found += _find_likely(text)
-        if not found:
-            return found
-        found.sort(key=lambda span: (span.start, -span.end))
-        apart: list[Span] = []
-        for span in found:
-            if apart and span.start < apart[-1].end:
-                apart[-1] = apart[-1]._replace(end=max(apart[-1].end, span.end))
-            else:
-                apart.append(span)
-        return apart
+        if parts:
+            found += find_likely(text, parts)
+        return apart(found) if found else found
 
     def for_all(self, texts: Iterable[str]) -> Redactor:
         """What masks exactly these texts: one that does not look at any of them again, where `finds_none`."""
@@ -165,31 +142,29 @@ class Redactor:
         """Return whether one look at all the texts together tells that none contains a secret. What a line of its own
         may contain, a gate sees between other lines."""
         joined = "\n".join(texts)
-        known, needles = self._merged
-        for needle in needles if known is self._known.needles else self._needles:
-            if needle.text in joined:
-                return False
-        return GATE.is_shut(joined)
+        return not self._has_known(joined) and GATE.is_shut(joined)
+
+    def _has_known(self, text: str) -> bool:
+        known, needles = self._merged  # without the call of `_needles`, because this is often asked
+        needles = needles if known is self._known.needles else self._needles
+        return any(needle.text in text for needle in needles) if needles else False
 
     def __call__(self, text: str, *, is_cut: bool = False) -> str:
+        parts = open_parts(text)
+        if parts and not is_cut and not self._has_known(text):
+            text, parts = without_sure(text, parts)
+        spans = self._find(text, parts, is_cut=is_cut)
         for _ in range(_PASSES_MAX):
-            spans = self.find(text, is_cut=is_cut)
             if not spans:
                 break
             text, lines = _masked(text, spans)
-            if not self.find(lines, is_cut=is_cut):
-                break
+            spans = self.find(text, is_cut=is_cut) if self.find(lines, is_cut=is_cut) else []
         return text
 
 
 def make_redactor(known: Iterable[str] = ()) -> Redactor:
     """Return a redactor that also knows these values of 8 characters or more. Shorter ones are ignored."""
     return Redactor({f"secret {number}": value for number, value in enumerate(known, start=1)})
-
-
-def mask(text: str, spans: list[Span]) -> str:
-    """Return the text with each of the spans, in order, replaced by its mark."""
-    return _masked(text, spans)[0] if spans else text
 
 
 def _masked(text: str, spans: list[Span]) -> tuple[str, str]:
@@ -210,56 +185,10 @@ def _masked(text: str, spans: list[Span]) -> tuple[str, str]:
     lines: list[str] = []
     shown = -1
     for begin, end in marks:
-        if end + _REACH_CHARS > shown:
-            first = masked.rfind("\n", 0, max(begin - _REACH_CHARS, 0)) + 1
-            last = masked.find("\n", end + _REACH_CHARS)
-            shown = last if last >= 0 else len(masked)
+        if end > shown:
+            first, shown = around(masked, begin, end)
             lines.append(masked[first:shown])
     return masked, "\n".join(lines)
-
-
-def _find_likely(text: str) -> Iterator[Span]:
-    """Yield what looks like a secret, or is in the place of one."""
-    has_key = False
-    for begin, cut, end in _open_pieces(text):
-        piece = text[begin:end]
-        if _SHAPES_GATE.is_open(piece):
-            for start, stop, kind in find_tokens(text[begin:cut]):
-                yield Span(start + begin, stop + begin, kind)
-            has_key = has_key or KEY_SIGN in piece
-        yield from find_assigned(text, begin, cut)
-        if _CREDENTIALS_GATE.is_open(piece):
-            yield from find_credentials(text, begin, cut)
-    if has_key:
-        yield from find_private_keys(text)
-
-
-def _open_pieces(text: str) -> Iterator[tuple[int, int, int]]:
-    is_open = GATE.is_open
-    for begin, cut, seen in _pieces(text, 0, len(text), _PART_CHARS):
-        if not is_open(text[begin:seen]):
-            continue
-        if cut - begin <= 2 * _PIECE_CHARS or not GATE.is_made:
-            yield begin, cut, seen
-            continue
-        for piece in _pieces(text, begin, cut, _PIECE_CHARS):
-            if is_open(text[piece[0] : piece[2]]):
-                yield piece
-
-
-def _pieces(text: str, begin: int, end: int, size: int) -> Iterator[tuple[int, int, int]]:
-    """Yield where pieces of whole lines begin and end, and up to where a gate must see the text to judge what begins
-    in them.
-    """
-    while True:
-        cut = text.find("\n", begin + size, end)
-        if cut < 0:
-            cut = end
-        seen = text.find("\n", cut + _REACH_CHARS)
-        yield begin, cut, seen if seen >= 0 else len(text)
-        if cut == end:
-            return
-        begin = cut
 
 
 def _begun_at_end(text: str, needle: str) -> Iterator[Span]:

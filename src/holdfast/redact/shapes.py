@@ -7,7 +7,9 @@ matter, and invented samples stay. `assigned` and `credentials` look at the plac
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
+from functools import cache
 from typing import NamedTuple
 
 from holdfast.redact.gates import widened
@@ -184,7 +186,12 @@ _BEGUN = (
     _begun("brevo", "xkeysib-", _WORD),
 )
 
-_BEGINNINGS = [(beginning, shape) for shape in (*_SHAPES, *_BEGUN) for beginning in shape.beginnings]
+_HEAD = re.compile(r"(?<!\w)(?=(..))")
+_BEGINNINGS: dict[str, list[tuple[str, _Shape]]] = {}
+"""By their first two characters: a text has few of these, and there are many beginnings."""
+for _each in (*_SHAPES, *_BEGUN):
+    for _beginning in _each.beginnings:
+        _BEGINNINGS.setdefault(_beginning[:2], []).append((_beginning, _each))
 
 
 class _InnerShape(NamedTuple):
@@ -202,18 +209,18 @@ def _inner(kind: str, middle: str, before: str, rest: str, sign: str = "") -> _I
 
 
 _INNER_SHAPES = (
-    _inner("openai", "T3BlbkFJ", r"\bsk-[\w-]{20,200}", r"T3BlbkFJ[\w-]{20,}"),
+    _inner("openai", "T3BlbkFJ", r"s(?<!\w.)k-[\w-]{20,200}", r"T3BlbkFJ[\w-]{20,}"),
     _inner("azure", "Q~", r"(?<![\w~.-])[\w~.-]{3}", r"\dQ~[\w~.-]{31,34}(?![\w~.-])"),
     _inner(
         "discord",
         ".",
-        r"\b[MNO][\w-]{23,25}",
+        r"[MNO](?<!\w.)[\w-]{23,25}",  # `\b` first would try each character
         r"\.[\w-]{6}\.[\w-]{27,38}(?![\w-])",
         sign=r"\.[\w-]{6}\.[\w-]{20}",
     ),
-    _inner("telegram", ":AA", r"\b\d{8,10}", r":AA[\w-]{28,40}(?![\w-])"),
-    _inner("mailchimp", "-us", r"\b[0-9a-f]{31}", r"[0-9a-f]-us\d{1,2}\b"),
-    _inner("facebook", "|", r"\b\d{14,15}", r"\d\|[\w-]{27,40}(?![\w-])"),
+    _inner("telegram", ":AA", r"\d(?<!\w.)\d{7,9}", r":AA[\w-]{28,40}(?![\w-])"),
+    _inner("mailchimp", "-us", r"[0-9a-f](?<!\w.)[0-9a-f]{30}", r"[0-9a-f]-us\d{1,2}\b"),
+    _inner("facebook", "|", r"\d(?<!\w.)\d{13,14}", r"\d\|[\w-]{27,40}(?![\w-])"),
     _inner("hashicorp", ".atlasv1.", r"\b[a-zA-Z0-9]{14}", r"\.atlasv1\.[\w=-]{60,70}"),
 )
 
@@ -244,31 +251,45 @@ def find_shapes(text: str) -> Iterator[Span]:
     yield from find_private_keys(text)
 
 
-def find_tokens(text: str) -> Iterator[Span]:
-    """Yield the tokens in the text. Each is within a line."""
+def find_tokens(text: str, begin: int = 0, end: int = sys.maxsize) -> Iterator[Span]:
+    """Yield the tokens that begin in that part of whole lines or words. Each is within a line."""
     # Every shape is one long word: most look-ups are for those, and ordinary text has few of them.
-    long_words = " ".join([word for word in text.split() if len(word) >= _SHAPE_MIN_CHARS])
+    long_words = " ".join([word for word in text[begin:end].split() if len(word) >= _SHAPE_MIN_CHARS])
     if not long_words:
         return
-    for beginning, shape in [pair for pair in _BEGINNINGS if pair[0] in long_words]:
-        yield from _find_words(text, beginning, shape)
+    found: set[int] = set()
+    for head in {*_HEAD.findall(long_words)}:
+        for beginning, shape in _BEGINNINGS.get(head, ()):
+            if beginning in long_words:
+                for span in _find_words(text, begin, end, beginning, shape, found):
+                    found.add(span.start)
+                    yield span
     for inner in _INNER_SHAPES:
         if inner.middle in long_words and re.search(inner.pattern, long_words):
-            yield from (Span(*match.span(), inner.kind) for match in re.finditer(inner.pattern, text))
+            matches = re.compile(inner.pattern).finditer(text, begin, end)
+            yield from (Span(*match.span(), inner.kind) for match in matches)
 
 
-def _find_words(text: str, beginning: str, shape: _Shape) -> Iterator[Span]:
-    pattern = re.compile(shape.pattern)
-    group = "s" if "s" in pattern.groupindex else 0
-    at = text.find(beginning)
+def _find_words(
+    text: str, begin: int, end: int, beginning: str, shape: _Shape, found: set[int]
+) -> Iterator[Span]:
+    pattern, group = _compiled(shape.pattern)
+    at = text.find(beginning, begin, end)
     while at >= 0:
-        end = at + 1
+        done = at + 1
         is_start = not at or not (text[at - 1].isalnum() or text[at - 1] == "_")
-        if is_start and (match := pattern.match(text, at)):
-            end = match.end()
+        if is_start and at not in found and (match := pattern.match(text, at)):
+            done = match.end()
             if not is_specimen(match[group]) and (shape.is_whole or _is_real(match)):
                 yield Span(*match.span(group), shape.kind)
-        at = text.find(beginning, end)
+        at = text.find(beginning, done, end)
+
+
+@cache
+def _compiled(pattern: str) -> tuple[re.Pattern[str], str | int]:
+    """Return the pattern and the group that is secret."""
+    compiled = re.compile(pattern)
+    return compiled, "s" if "s" in compiled.groupindex else 0
 
 
 def _is_real(match: re.Match[str]) -> bool:

@@ -6,8 +6,8 @@ Other modules decide what is secret.
 from __future__ import annotations
 
 from holdfast.redact.begun import find_begun
-from holdfast.redact.redactor import Redactor, mask
-from holdfast.redact.spans import Span
+from holdfast.redact.redactor import Redactor
+from holdfast.redact.spans import Span, mask
 
 STREAM_PENDING_MAX_CHARS = 65_536
 """The most that a stream withholds for a possible secret."""
