@@ -33,6 +33,7 @@ from holdfast.storage.sqlite import SqliteStore
 from holdfast.testing.driving import drive
 from holdfast.views.lines import cells
 from tests.cli.conftest import WHOLE_OUTPUT, Filled, Holdfast
+from tests.edge import nursery
 from tests.views.journals import OUTPUT, Book, a_finished_run, answer, said, write
 
 AT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
@@ -47,11 +48,9 @@ def show(holdfast: Holdfast, home: Filled) -> Any:
 @pytest.mark.requirement("L8")
 def test_the_exact_bytes_of_every_attempt_are_printed(home: Filled) -> None:
     for number, body in enumerate(home.book.bodies, 1):
-        command = [sys.executable, "-m", "holdfast", "show", "cli:demo", "--request", str(number)]
-        child = subprocess.run(
-            [*command, "--home", str(home.folder)], capture_output=True, timeout=120, check=True
-        )
-        assert child.stdout == body
+        words = ("show", "cli:demo", "--request", str(number), "--home", str(home.folder))
+        child = nursery.run(words, cwd=".", env=os.environ, timeout=120)
+        assert (child.returncode, child.stdout) == (0, body)
     assert len(home.book.bodies) == 4, "the retry counts"
 
 
@@ -280,11 +279,11 @@ def at_a_terminal(width: int, *arguments: str) -> list[str]:
     """The lines that a command writes to a terminal of that width."""
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (50, width))
-    command = [sys.executable, "-m", "holdfast", *arguments]
     environ = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
-    with subprocess.Popen(
-        command, stdin=theirs, stdout=theirs, stderr=theirs, env=environ | {"TERM": "xterm", "NO_COLOR": "1"}
-    ) as child:
+    with nursery.start(
+        arguments, stdin=theirs, stdout=theirs, stderr=theirs, cwd=".",
+        env=environ | {"TERM": "xterm", "NO_COLOR": "1"},
+    ) as child:  # fmt: skip
         os.close(theirs)
         out = b""
         with contextlib.suppress(OSError):  # how a pseudo-terminal ends

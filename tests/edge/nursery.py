@@ -3,7 +3,8 @@
     python -m tests.edge.nursery FD     FD: a socket from the process that asks for others
 
 What is started is a process of its own like any other, that can be killed, stopped and looked at. Only what comes
-before its first line, the loading of Python's modules, was done once for all. Who wants that too starts it anew.
+before its first line was done once for all: the loading of Python's modules, and what they keep of a first run
+somewhere else. Who wants that too starts it anew.
 """
 
 from __future__ import annotations
@@ -15,17 +16,20 @@ import os
 import pkgutil
 import runpy
 import select
+import shlex
 import signal
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import chdir, suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, cast
+from unittest.mock import patch
 
 import holdfast
 
@@ -72,6 +76,23 @@ def run(words: Sequence[str], *, timeout: float, **options: Any) -> subprocess.C
     return subprocess.CompletedProcess(list(words), process.returncode, out, err)
 
 
+def run_in_shell(line: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a line of bash to its end, in which `holdfast` is the command, with the texts that it writes."""
+    door = _door().fileno()
+    asking = shlex.join([sys.executable, "-I", "-S", str(Path(__file__).with_name("asking.py"))])
+    options["env"] = {**options["env"], "NURSERY": str(door)}
+    command = ["bash", "-c", f'holdfast() {{ {asking} "$@"; }}; set -o pipefail; {line}']
+    return subprocess.run(
+        command,
+        pass_fds=[door],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        **options,
+    )
+
+
 def _changes_loading(environ: Mapping[str, str]) -> bool:
     """Whether what Python or the customization does while modules are loaded is seen in the environment."""
     folder = environ.get("PYTHONPATH", str(CUSTOMIZED))
@@ -96,6 +117,7 @@ class Child(subprocess.Popen[Any]):
         _, _, _, _, cwd, env, *_, child_in, our_in, our_out, child_out, our_err, child_err = rest[:15]
         request = {
             "words": args, "cwd": os.fspath(cwd), "environ": dict(env), "is_at_terminal": self._is_at_terminal,
+            "streams": [0, 1, 2],
         }  # fmt: skip
         ours, theirs = socket.socketpair()
         fds = [given if given >= 0 else own for own, given in enumerate((child_in, child_out, child_err))]
@@ -158,9 +180,10 @@ def main() -> None:
     """Fork every process that the tests ask for, and report how each ended, until the tests are over."""
     for name in ("aiohttp", "genai_prices", "jsonschema_rs", "prompt_toolkit", *modules()):
         import_module(name)
+    door = socket.socket(fileno=int(sys.argv[1]))
+    warm_up()
     gc.collect()
     gc.freeze()
-    door = socket.socket(fileno=int(sys.argv[1]))
     waking, woken = os.pipe()
     os.set_blocking(waking, False)
     os.set_blocking(woken, False)
@@ -190,6 +213,31 @@ def main() -> None:
                 os.close(fd)
 
 
+def warm_up() -> None:
+    """Run the commands that tests start most, in a home of their own: what is compiled or looked up when it is used
+    for the first time is then there. It takes a quarter off the work of each `holdfast run`."""
+    handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    streams = [os.dup(1), os.dup(2)]
+    with TemporaryDirectory() as place, chdir(place), patch.dict(os.environ, HOLDFAST_HOME=f"{place}/home"):
+        os.environ["HOLDFAST_ADMIN_CONFIG"] = f"{place}/admin.toml"
+        Path("script.jsonl").write_text('{"text": "Hello."}\n')
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for own in (1, 2):
+            os.dup2(nowhere, own)
+        for words in (["run", "Hello", "--model", "script:script.jsonl"], ["show", "last"], ["sessions"]):
+            sys.argv = ["holdfast", *words]
+            with suppress(SystemExit):
+                runpy.run_module("holdfast", run_name="__main__", alter_sys=False)
+    for own, stream in enumerate(streams, 1):
+        os.dup2(stream, own)
+        os.close(stream)
+    os.close(nowhere)
+    for number, handler in handlers.items():
+        if signal.getsignal(number) != handler:
+            signal.signal(number, handler)
+    assert threading.active_count() == 1, "what has other threads cannot be forked"
+
+
 def modules() -> Iterator[str]:
     """All modules of Holdfast but those that are run as programs, and what is for tests."""
     for found in pkgutil.walk_packages(holdfast.__path__, "holdfast."):
@@ -201,13 +249,15 @@ def become(request: dict[str, Any], fds: Sequence[int]) -> None:
     """Go on as the command."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    for own, fd in enumerate(fds):
+    for own, fd in zip(request["streams"], fds, strict=True):
         os.dup2(fd, own)
-    os.closerange(3, 512)
-    if request["is_at_terminal"]:
+    if request.get("is_at_terminal"):
         os.login_tty(0)
-    sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)  # noqa: SIM115
-    sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
+    sys.stdin, sys.stdout, sys.stderr = (
+        open(own, mode, buffering, closefd=False) if own in request["streams"] else os.close(own)  # noqa: SIM115
+        for own, (mode, buffering) in enumerate((("r", -1), ("w", -1), ("w", 1)))
+    )
+    os.closerange(3, 512)
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["environ"])
