@@ -9,6 +9,7 @@ The rows themselves are `requirements.toml` beside this file. A mark may point a
 from __future__ import annotations
 
 import ast
+import functools
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -44,12 +45,13 @@ def is_known(mark: object, rows: Mapping[str, str]) -> bool:
     return isinstance(mark, str) and mark.partition(".")[0] in rows
 
 
+@functools.cache
 def read_marks(root: Path = TESTS) -> dict[str, list[str]]:
     """The tests that name each row, as `path::name`, relative to the checkout."""
     shown: dict[str, list[str]] = {}
     for path in sorted(root.rglob("*.py")):
-        place = path.relative_to(root.parent).as_posix()
-        for name, mark in _marks(ast.parse(path.read_text("utf-8"))):
+        place, text = path.relative_to(root.parent).as_posix(), path.read_text("utf-8")
+        for name, mark in _marks(ast.parse(text)) if "requirement" in text else ():
             shown.setdefault(mark.partition(".")[0], []).append(f"{place}::{name}" if name else place)
     return shown
 

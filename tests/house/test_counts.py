@@ -5,11 +5,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
-import holdfast
+from tests.house.trees import nodes
 
-SOURCE = Path(holdfast.__file__).parent
 PLURAL = re.compile(
     r" (?:more |open |other |of output )?"
     r"(?:attempt|byte|call|character|edit|file|line|message|model|option|record|row|second|session|token|turn)s\b"
@@ -36,9 +34,9 @@ LARGE = frozenset({
 """What is never 1 where it is told."""
 
 
-def counts(path: Path) -> Iterator[str]:
+def counts() -> Iterator[str]:
     """Each number in a message that stands before a plural, with its line."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for file, node in nodes():
         if not isinstance(node, ast.JoinedStr):
             continue
         for number, after in zip(node.values, node.values[1:], strict=False):
@@ -47,9 +45,9 @@ def counts(path: Path) -> Iterator[str]:
                 assert isinstance(number, ast.FormattedValue)
                 told = ast.unparse(number.value)
                 if not (told.isupper() or told in LARGE or told.startswith(SHORTENED)):
-                    yield f"{path.relative_to(SOURCE)}:{node.lineno}: {told}{after.value!r}"
+                    yield f"{file}:{node.lineno}: {told}{after.value!r}"
 
 
 def test_every_count_that_may_be_one_agrees_with_its_noun() -> None:
-    found = [each for path in sorted(SOURCE.rglob("*.py")) for each in counts(path)]
+    found = [*counts()]
     assert found == [], "use `protocol.counts.counted`:\n" + "\n".join(found)

@@ -13,9 +13,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli.commands import COMMANDS
-
-SOURCE = Path(__file__).resolve().parents[2] / "src" / "holdfast"
-FILES = sorted(SOURCE.rglob("*.py"))
+from tests.house.trees import FILES, SOURCE, nodes, trees
 
 MAY_ASK_THE_TIME = ("clock.py", "testing/clock.py", "providers/errors.py")
 """All other files get the time as an argument. A date in a Retry-After header is compared with this machine's
@@ -55,18 +53,6 @@ COUNTS_TESTS = "core/evidence.py"
 
 
 @functools.cache
-def trees() -> dict[str, ast.Module]:
-    """Every file with its syntax tree. Only the worker that looks at them reads them."""
-    return {path.relative_to(SOURCE).as_posix(): ast.parse(path.read_text("utf-8")) for path in FILES}
-
-
-@functools.cache
-def nodes() -> list[tuple[str, ast.AST]]:
-    """All nodes of all trees, each with its file."""
-    return [(file, node) for file, tree in trees().items() for node in ast.walk(tree)]
-
-
-@functools.cache
 def calls() -> list[tuple[str, str, ast.Call]]:
     """All calls: file, dotted name and node."""
     return [(file, ast.unparse(node.func), node) for file, node in nodes() if isinstance(node, ast.Call)]
@@ -86,18 +72,17 @@ def written(piece: ast.expr) -> str:
     return str(piece.value) if isinstance(piece, ast.Constant) else "X"
 
 
-def texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Every text of a file that is not a docstring, with its line. Values in it are written as X."""
-    nodes = list(ast.walk(tree))
-    docs = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
-    pieces = {id(piece) for node in nodes if isinstance(node, ast.JoinedStr) for piece in node.values}
-    for node in nodes:
-        if id(node) in docs | pieces:
+def texts() -> Iterator[tuple[str, str]]:
+    """Every text that is not a docstring, with its FILE:LINE. Values in it are written as X."""
+    others = {id(node.value) for _, node in nodes() if isinstance(node, ast.Expr)}
+    others |= {id(piece) for _, node in nodes() if isinstance(node, ast.JoinedStr) for piece in node.values}
+    for file, node in nodes():
+        if id(node) in others:
             continue
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node.lineno, node.value
+            yield f"{file}:{node.lineno}", node.value
         elif isinstance(node, ast.JoinedStr):
-            yield node.lineno, "".join(map(written, node.values))
+            yield f"{file}:{node.lineno}", "".join(map(written, node.values))
 
 
 def test_a_command_in_a_sentence_stands_in_backticks_so_that_it_is_made_copyable() -> None:
@@ -105,9 +90,8 @@ def test_a_command_in_a_sentence_stands_in_backticks_so_that_it_is_made_copyable
         rf"(?<!`)holdfast (?:{'|'.join(row.name for rows in COMMANDS.values() for row in rows)})\b"
     )
     wrong = [
-        f"{file}:{line}"
-        for file, tree in trees().items()
-        for line, text in texts(tree)
+        place
+        for place, text in texts()
         if (match := commands.search(text)) and match.start() and "\b" not in text
     ]
     # A line that is a list of pieces is shown as it is: only its spans can be commands.

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import shutil
 import subprocess
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.house.trees import nodes
 
 GAP = r"(?:\s|#)+"
 """Between two words of a sentence: a line may break there, and the next one may begin a comment."""
@@ -104,9 +107,9 @@ def test_each_decision_has_a_number_of_its_own(repository: Path) -> None:
     assert all(title.startswith(f"# {number}: ") for number, title in titles.items())
 
 
-def names_in(code: str) -> Iterator[tuple[int, str]]:
+def names_in(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
     """Every name that code makes or uses, with its line."""
-    for node in ast.walk(ast.parse(code)):
+    for node in nodes:
         match node:
             case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name):
                 yield node.lineno, name
@@ -114,23 +117,23 @@ def names_in(code: str) -> Iterator[tuple[int, str]]:
                 yield node.lineno, name
 
 
-def words_of(name: str) -> set[str]:
+@functools.cache
+def words_of(name: str) -> frozenset[str]:
     """The words of a name, in `snake_case` or `CamelCase`."""
-    return {word.lower() for word in re.findall(r"[A-Za-z][a-z]*", name)}
+    return frozenset(word.lower() for word in re.findall(r"[A-Za-z][a-z]*", name))
 
 
 def test_a_retired_word_is_found_in_every_kind_of_name() -> None:
     code = "class Hold:\n    async def _settle(self, standing): self.is_settled = held_usd\n"
-    found = [name for _, name in names_in(code) if words_of(name) & RETIRED]
+    found = [name for _, name in names_in(ast.walk(ast.parse(code))) if words_of(name) & RETIRED]
     assert sorted(found) == ["Hold", "_settle", "is_settled", "standing"]
 
 
-def test_no_name_has_a_word_that_meant_several_things(repository: Path) -> None:
-    source = repository / "src" / "holdfast"
+def test_no_name_has_a_word_that_meant_several_things() -> None:
     places = [
-        f"{path.relative_to(source)}:{line}: {name}"
-        for path in sorted(source.rglob("*.py"))
-        for line, name in names_in(path.read_text("utf-8"))
+        f"{file}:{line}: {name}"
+        for file, node in nodes()
+        for line, name in names_in([node])
         if words_of(name) & RETIRED
     ]
     assert not places, "\n".join(places)
