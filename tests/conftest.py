@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,7 @@ def pytest_configure() -> None:
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
+    gc.disable()  # while tests are collected, which leaves nothing to be found
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -37,6 +40,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             unknown = [row for row in mark.args if not is_known(row, known)]
             if unknown or not mark.args:
                 raise pytest.UsageError(f"{item.nodeid} names no known rows: {unknown}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Do not trace what plays a great many histories: it would take five times as long."""
+    traced = sys.gettrace()
+    if traced is None or pyfuncitem.get_closest_marker("untraced") is None:
+        return (yield)
+    sys.settrace(None)
+    try:
+        return (yield)
+    finally:
+        sys.settrace(traced)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """What was collected stays until the end: no look for garbage need go through it again."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

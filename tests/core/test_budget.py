@@ -47,6 +47,7 @@ def usable(story: Story, size_bytes: int, fresh_bytes: int | None = None) -> Gra
     return afford(story.state, size_bytes, fresh, is_last_pass=False)
 
 
+@pytest.mark.untraced
 @pytest.mark.requirement("H3", "L2-07", "B8")
 @examples(max_examples=120, deadline=None)
 @given(NUMBERS)
@@ -56,6 +57,7 @@ def test_however_a_provider_counts_what_is_spent_and_held_never_exceeds_the_limi
     Game(Dice(numbers), may_lie=False).play(15)
 
 
+@pytest.mark.untraced
 @pytest.mark.requirement("H3", "L2-07", "B8")
 @examples(max_examples=120, deadline=None)
 @given(NUMBERS)
@@ -78,6 +80,7 @@ def test_long_games_meet_everything_that_can_happen(may_lie: bool) -> None:
     assert granted > 100
 
 
+@pytest.mark.untraced
 @pytest.mark.requirement("H3", "L2-07")
 @pytest.mark.parametrize("limit", ["cost_microusd", "tokens"])
 @examples(max_examples=120, deadline=None)
@@ -262,6 +265,7 @@ def test_a_last_pass_is_cut_to_the_cheaper_size_where_the_dearer_one_cannot_be_p
     assert budget.affordable_bytes(story.state, story.settings) > 10_000
 
 
+@pytest.mark.untraced
 @pytest.mark.requirement("H3", "L2-07")
 @given(NUMBERS)
 def test_a_request_that_is_cut_to_what_is_affordable_can_be_paid(numbers: list[int]) -> None:

@@ -35,6 +35,7 @@ def test_every_invariant_holds_after_every_commit_of_every_history(choices: list
     session.check_totals()
 
 
+@pytest.mark.untraced
 @pytest.mark.requirement("H1", "H3", "B8")
 @pytest.mark.parametrize("seed", [*range(20), 38])
 def test_every_invariant_holds_in_long_histories(seed: int) -> None:
@@ -70,6 +71,7 @@ def test_without_crashes_driven_time_is_the_time_at_work(choices: list[int]) -> 
         assert 0 <= session.at_work_ms - sum(runs.values()) <= counted_late
 
 
+@pytest.mark.untraced
 def test_random_histories_meet_most_pairs_of_phase_and_event() -> None:
     numbers = random.Random(7)
     met: set[tuple[Phase, str]] = set()

@@ -256,6 +256,7 @@ def test_without_reflections_nothing_is_asked() -> None:
     assert not [a for a in wanted(story.state) if isinstance(a, PrepareSide)]
 
 
+@pytest.mark.untraced
 @pytest.mark.requirement("L2-05")
 def test_work_and_side_calls_together_never_spend_more_than_the_limits() -> None:
     assert sum(map(side_calls_of, range(40))) > 40

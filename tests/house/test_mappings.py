@@ -7,8 +7,6 @@ import pkgutil
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-import pytest
-
 import holdfast
 
 
@@ -23,6 +21,7 @@ def tables() -> Iterator[tuple[str, Mapping[str, Any], set[str]]]:
                 yield f"{found.name}.{name}", getattr(module, name), set(get_args(get_args(hint)[0]))
 
 
-@pytest.mark.parametrize(("name", "table", "words"), [pytest.param(*each, id=each[0]) for each in tables()])
-def test_a_table_has_a_row_for_each_word(name: str, table: Mapping[str, Any], words: set[str]) -> None:
-    assert set(table) == words, name
+def test_each_table_has_a_row_for_each_word() -> None:
+    found = {name: (set(table), words) for name, table, words in tables()}
+    assert len(found) > 10
+    assert {name: each for name, each in found.items() if each[0] != each[1]} == {}

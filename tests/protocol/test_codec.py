@@ -56,6 +56,7 @@ def broken_at(stored: list[StoredRecord]) -> int | None:
     return None
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("kind", e.EVENT_TYPES, ids=lambda kind: kind.__name__)
 @examples(max_examples=12, deadline=None)
 @given(data=st.data())

@@ -25,6 +25,7 @@ def nested(depth: int, inside: str = "0") -> str:
     return "[" * depth + inside + "]" * depth
 
 
+@pytest.mark.untraced
 @given(VALUES, st.booleans())
 def test_what_is_not_too_deep_is_read_as_it_was_written(value: object, is_bytes: bool) -> None:
     text = json.dumps(value)
@@ -61,6 +62,7 @@ def test_a_string_without_an_end_is_looked_through_once() -> None:
         decode_untrusted("[" * 129 + '"' + '\\"' * 200_000 + "\\")
 
 
+@pytest.mark.untraced
 @given(VALUES, st.booleans())
 def test_what_says_one_thing_is_read_as_it_was_written(value: object, is_bytes: bool) -> None:
     text = json.dumps(value)

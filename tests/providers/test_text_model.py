@@ -84,13 +84,13 @@ def test_in_a_run_nothing_without_a_wrapper_is_a_call(name: str) -> None:
 
 # --- what comes from others -----------------------------------------------------------------------
 
-OPENERS = sorted({opener for name in RUN_FORMATS for opener in form_of(name, is_wrapped=True).families})
-ANY = st.lists(
-    st.one_of(
-        st.sampled_from([*OPENERS, "\\", "<", "/tool_result", "tool_call>", "\n"]), st.text(max_size=3)
-    ),
-    max_size=8,
-).map("".join)
+
+def pieces() -> st.SearchStrategy[str]:
+    openers = {opener for name in RUN_FORMATS for opener in form_of(name, is_wrapped=True).families}
+    return st.sampled_from([*sorted(openers), "\\", "<", "/tool_result", "tool_call>", "\n"])
+
+
+ANY = st.lists(st.one_of(st.deferred(pieces), st.text(max_size=3)), max_size=8).map("".join)
 
 
 def check_defused(text: str, name: str) -> None:
