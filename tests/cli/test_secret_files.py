@@ -9,7 +9,7 @@ import pytest
 from tests.cli.processes import Cli, Ended, calls, says
 
 VALUE = "plum-tree" + "-under-7-moons"
-PRINTS = calls("shell", command="python3 -c 'import glob; print(open(glob.glob(\".en[v]\")[0]).read())'")
+PRINTS = calls("shell", command="python3 print_it.py")
 
 pytestmark = pytest.mark.requirement("A4")
 
@@ -17,6 +17,7 @@ pytestmark = pytest.mark.requirement("A4")
 @pytest.fixture
 def desk(cli: Cli) -> Cli:
     (cli.workspace / ".env").write_text(f"DEBUG=true\nPORT=8080\nAPI_TOKEN={VALUE}\n")
+    (cli.workspace / "print_it.py").write_text("print(open('.env').read())\n")
     return cli
 
 
@@ -60,8 +61,9 @@ def test_a_call_with_a_value_is_refused_by_its_name(desk: Cli) -> None:
 
 def test_a_file_that_a_call_writes_is_known_when_its_output_is_stored(cli: Cli) -> None:
     makes = "v = '-'.join(['plum-tree', 'under', '7', 'moons'])"
-    code = f"{makes}; open('.e' + 'nv', 'w').write('API_TOKEN=' + v); print(v)"
-    done = ran(cli, calls("shell", command=f'python3 -c "{code}"'), says("Done."))
+    code = f"{makes}; open('.env', 'w').write('API_TOKEN=' + v); print(v)\n"
+    (cli.workspace / "make_it.py").write_text(code)
+    done = ran(cli, calls("shell", command="python3 make_it.py"), says("Done."))
     rows = [json.loads(line) for line in cli("show", "last", "--events", "--json").out.splitlines()]
     assert done.code == 0
     assert VALUE in (cli.workspace / ".env").read_text()

@@ -95,7 +95,7 @@ def test_whenever_a_start_is_ended_all_that_was_accepted_can_go_on(cli: Cli) -> 
         asked = seen.read_text()
         assert work.end(signal.SIGTERM).code == 130
     loads, statements = asked.index("S"), asked.count("S")
-    moments = [f".{loads * n // 3}" for n in range(1, 4)] + [f"S{statements * n // 6}" for n in range(1, 7)]
+    moments = [f".{loads * n // 3}" for n in range(1, 4)] + [f"S{statements * n // 7}" for n in range(1, 7)]
     for moment in moments:
         cli.environ |= {"MOMENT": moment, "SIGNAL": str(int(signal.SIGTERM))}
         with cli.working("run", "x", "-s", f"start:{moment}", "-m", slow) as work:
