@@ -17,6 +17,7 @@ import pytest
 from holdfast.access.sealing import KEY_VARIABLE
 from holdfast.access.store import FILE, SecretStore
 from holdfast.app import App, open_app
+from holdfast.cli.edge import LOG_FILE, tell_bug
 from holdfast.config.load import load_only
 from holdfast.config.paths import Home
 from holdfast.errors import UsageError
@@ -267,6 +268,14 @@ def test_a_person_types_the_value_and_does_not_see_it(cli: Cli) -> None:
         screen.until("stored: MINE")
         assert VALUE not in screen.screen
     assert SecretStore(cli.home, {KEY_VARIABLE: KEY}).values() == {"MINE": VALUE}
+
+
+def test_the_log_of_a_bug_has_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = home_with(tmp_path / "home")
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
+    assert tell_bug(["run", "--home", str(home.folder)], ValueError(f"no {VALUE} here")) == 1
+    log = (home.folder / "log" / LOG_FILE).read_text()
+    assert "no [redacted:known] here" in log
 
 
 def test_doctor_closes_the_home_to_others(holdfast: Holdfast, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from tests.mutations.bench import Mutation
 
 _STORE = "tests/access/test_store.py"
 _PROXY = "tests/sandbox/test_proxy_secrets.py"
+_TLS = "tests/sandbox/test_proxy_tls.py"
 
 STORED = (
     Mutation(
@@ -119,5 +120,19 @@ STORED = (
         "            if self._hiding is not None and _is_packed(head):\n",
         "            if False:\n",
         _PROXY,
+    ),
+    Mutation(
+        "the proxy gives a secret to a server that nobody vouches for",
+        "sandbox/proxy_tls.py",
+        "    return ssl.create_default_context()\n",
+        "    return ssl._create_unverified_context()\n",
+        _TLS,
+    ),
+    Mutation(
+        "the proxy looks into all TLS",
+        "sandbox/proxy_exchange.py",
+        "            may_have_secret(each.hosts, url) for each in self.secrets\n",
+        "            [True]\n",
+        _TLS,
     ),
 )

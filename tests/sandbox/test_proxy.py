@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from holdfast.protocol.traffic import MAX_EXCHANGES, Exchange, StandIn, Told, Word
+from holdfast.protocol.traffic import MAX_EXCHANGES, Authority, Exchange, StandIn, Told, Word
 from holdfast.sandbox import proxy_calls
 from holdfast.sandbox.proxy_exchange import LIMITS, Limits
 from tests.tools.web_server import Heard, WebServer, response, web_server
@@ -58,7 +58,10 @@ class Call:
 
 @asynccontextmanager
 async def call_of(
-    door: socket.socket, hosts: Sequence[str], secrets: tuple[StandIn, ...] = ()
+    door: socket.socket,
+    hosts: Sequence[str],
+    secrets: tuple[StandIn, ...] = (),
+    authority: Authority | None = None,
 ) -> AsyncIterator[Call]:
     """Pass a call to a proxy, as its driver does."""
     ours, channel = socket.socketpair()
@@ -69,7 +72,7 @@ async def call_of(
         socket.send_fds(inside, [b"+"], [listener.fileno()])
     driver = ours.dup()
     reader, writer = await asyncio.open_unix_connection(sock=ours)
-    writer.write(msgspec.json.encode(Told(tuple(hosts), secrets)) + b"\n")
+    writer.write(msgspec.json.encode(Told(tuple(hosts), secrets, authority)) + b"\n")
     try:
         yield Call(port, driver, reader)
     finally:
@@ -122,9 +125,12 @@ async def server() -> AsyncIterator[WebServer]:
 
 @asynccontextmanager
 async def alone(
-    hosts: Sequence[str], limits: Limits = LIMITS, secrets: tuple[StandIn, ...] = ()
+    hosts: Sequence[str],
+    limits: Limits = LIMITS,
+    secrets: tuple[StandIn, ...] = (),
+    authority: Authority | None = None,
 ) -> AsyncIterator[Call]:
-    async with proxy(limits) as door, call_of(door, hosts, secrets) as call:
+    async with proxy(limits) as door, call_of(door, hosts, secrets, authority) as call:
         yield call
 
 

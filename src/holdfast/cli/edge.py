@@ -12,8 +12,10 @@ import secrets
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from holdfast.access.stored import StoredSecrets
 from holdfast.cli.called import home_flag
 from holdfast.cli.terminal import mute, say_json, tell
 from holdfast.clock import SYSTEM_CLOCK
@@ -84,7 +86,7 @@ def folder_lost(error: OSError) -> UsageError | None:
 def tell_bug(arguments: Sequence[str], error: Exception) -> int:
     """Report a bug with a trace id. The log has the details."""
     trace_id = secrets.token_hex(16)
-    details = Redactor(named_secrets(os.environ))("".join(traceback.format_exception(error)))
+    details = _redactor(arguments)("".join(traceback.format_exception(error)))
     if os.environ.get(_DEBUG):
         tell(details)
         where = "the details are above"
@@ -94,6 +96,14 @@ def tell_bug(arguments: Sequence[str], error: Exception) -> int:
         where = f"the details are in {log}" if is_logged else f"{_DEBUG}=1 shows the details"
     message = f"This is a bug ({type(error).__name__}, trace {trace_id}); {where}."
     return _end(arguments, message, "Please report it with the trace id and the details.", "bug", 1)
+
+
+def _redactor(arguments: Sequence[str]) -> Redactor:
+    """Return what masks all that this process may have read of the secret store, and the environment."""
+    redact = Redactor(named_secrets(os.environ))
+    with suppress(HoldfastError):  # what cannot be read now, nobody has read before
+        StoredSecrets(find_home(home_flag(arguments), os.environ).folder, os.environ, redact)
+    return redact
 
 
 def _log_path(arguments: Sequence[str]) -> Path | None:

@@ -136,6 +136,8 @@ class Launch(msgspec.Struct, frozen=True):
     """What a sandbox needs to lead it to the proxy; None: it leads nowhere."""
     secrets: tuple[StandIn, ...] = ()
     """The secrets that the proxy puts in place of their marks."""
+    authorities: bytes = b""
+    """Those that it may trust, as PEM; empty: those of this machine."""
     held: Held | None = None
     """What is checked before its program begins. A sandbox sets it."""
     limits: Mapping[str, int] = {}

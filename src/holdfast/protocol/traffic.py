@@ -67,12 +67,24 @@ class StandIn(msgspec.Struct, frozen=True):
         return f"StandIn({self.name!r})"
 
 
+class Authority(msgspec.Struct, frozen=True):
+    """Makes the certificates of the proxy, for the sandboxes of one runtime. Both are PEM."""
+
+    certificate: str
+    key: str
+
+    def __repr__(self) -> str:
+        return "Authority()"
+
+
 class Told(msgspec.Struct, frozen=True):
     """What the driver says about a call."""
 
     hosts: tuple[str, ...]
     """As `[network] allow` names them."""
     secrets: tuple[StandIn, ...] = ()
+    authority: Authority | None = None
+    """With it, the proxy looks into the TLS of connections to the hosts of secrets."""
 
 
 class Word(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from holdfast.errors import SandboxUnavailable
 from holdfast.policy.paths import is_inside
 from holdfast.protocol.fence import Backend, Fence, Finding, Held, Launch
-from holdfast.sandbox import proxy, seccomp
+from holdfast.sandbox import proxy, proxy_tls, seccomp
 from holdfast.sandbox.probing import attempt
 
 PROGRAM = "bwrap"
@@ -112,7 +112,10 @@ class Bubblewrap:
             argv, variables = proxy.through(launch.way_fd, argv), proxy.variables()
             fence = _with_interpreter(fence)
         fence = _as_it_is(fence)
-        shown, opened = _by_descriptor([*_mounts(fence)], fence.writable, number + 4)
+        shown, opened = _by_descriptor([*_mounts(fence)], fence.writable, number + 5)
+        if launch.authorities:
+            shown += ["--perms", "0444", "--file", str(number + 4), proxy_tls.BUNDLE]
+            variables |= proxy_tls.variables()
         held = Held(number + 2, number + 3, _places(fence), f"{_NEW_ROOT}/proc", fence.processes)
         mounts = [*self._system, *shown, *_gate(held.gate_fd), "--chdir", launch.cwd]
         told = ("--seccomp", str(number + 1), "--info-fd", str(held.told_fd))
@@ -120,7 +123,11 @@ class Bubblewrap:
         return replace(
             launch,
             argv=(self._program, "--args", str(number), "--", *argv),
-            given={number: os.fsencode("\0".join([*arguments, ""])), number + 1: self._filter},
+            given={
+                number: os.fsencode("\0".join([*arguments, ""])),
+                number + 1: self._filter,
+                **({number + 4: launch.authorities} if launch.authorities else {}),
+            },
             opened=opened,
             covered=fence.masked,
             held=held,

@@ -103,6 +103,8 @@ class Processes:
             raise SandboxUnavailable(_NO_SANDBOX, hint=_NO_SANDBOX_HINT)
         if fence.network == "none":
             return await self._run(self._sandbox.launch(launch, fence), on_output)
+        if launch.secrets:
+            launch = replace(launch, authorities=self._proxy.authorities())
         async with self._proxy.way(fence.hosts, launch.on_exchange, launch.secrets) as way:
             self._ways[launch.key] = way
             leading = replace(launch, pass_fds=(*launch.pass_fds, way.fd), way_fd=way.fd)

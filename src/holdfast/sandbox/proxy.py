@@ -21,7 +21,8 @@ import msgspec
 
 import holdfast
 from holdfast.protocol.fence import Launch
-from holdfast.protocol.traffic import Exchange, Requests, StandIn, Told, Word
+from holdfast.protocol.traffic import Authority, Exchange, Requests, StandIn, Told, Word
+from holdfast.sandbox import proxy_tls
 
 PORT = 3128
 """Where the proxy is found inside. Every sandbox has a network of its own."""
@@ -29,6 +30,7 @@ BROKEN = "The proxy ended while the call ran."
 _VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "FTP_PROXY")
 _CHILD = str(Path(__file__).with_name("proxy_child.py"))
 _WAY = Path(__file__).with_name("way_child.py").read_text(encoding="utf-8")
+_TRUST = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 _PATIENCE_S = 1.0
 """How long the proxy may take to end a call."""
 _WORD_BYTES = 1 << 20
@@ -81,6 +83,8 @@ class Proxy:
 
     def __init__(self, run: Callable[[Launch], Awaitable[object]]) -> None:
         self._run = run
+        self._authority: Authority | None = None
+        self._authorities = b""
         self._door: socket.socket | None = None
         self._task: asyncio.Task[None] | None = None
         self._tasks = set[asyncio.Task[None]]()
@@ -104,7 +108,9 @@ class Proxy:
             reader, writer = await asyncio.open_unix_connection(sock=ours, limit=_WORD_BYTES)
             way = Way(inside.fileno(), writer, on_exchange)
             hearing = asyncio.create_task(_hear(reader, way))
-            writer.write(msgspec.json.encode(Told(tuple(hosts), secrets)) + b"\n")
+            writer.write(
+                msgspec.json.encode(Told(tuple(hosts), secrets, self._authority if secrets else None)) + b"\n"
+            )
             try:
                 yield way
             finally:
@@ -116,6 +122,13 @@ class Proxy:
                     writer.transport.abort()
             if not way.is_over:
                 way.hear(Word(Exchange("", "", "failed", BROKEN)))
+
+    def authorities(self) -> bytes:
+        """Return what a command with secrets may trust: the proxy, too. From then on, there is an authority."""
+        if self._authority is None:
+            self._authority = proxy_tls.new_authority()
+            self._authorities = proxy_tls.bundle(self._authority)
+        return self._authorities
 
     async def aclose(self) -> None:
         """End it."""
@@ -148,7 +161,7 @@ class Proxy:
             argv=(sys.executable, "-I", "-S", _CHILD, *folders()),
             cwd="/",
             key=f"proxy-{os.getpid()}-{secrets.token_hex(4)}",
-            env={},
+            env={name: os.environ[name] for name in _TRUST if name in os.environ},
             timeout_s=math.inf,
             idle_s=math.inf,
             check=lambda: sys.maxsize,  # it has no effect of its own: what a call does ends with the call

@@ -18,6 +18,7 @@ import msgspec
 from holdfast.protocol.traffic import MAX_EXCHANGES, Exchange, Told, Word
 from holdfast.sandbox.names import Lookup, system_lookup
 from holdfast.sandbox.proxy_exchange import LIMITS, Limits, Reach, answer
+from holdfast.sandbox.proxy_tls import Certificates
 
 MAX_CONNECTIONS = 128
 """The most of one call at once. Others wait."""
@@ -77,8 +78,11 @@ class _Call:
         with socket.socket(fileno=entrance) as door:
             try:
                 if line := await reader.readline():
+                    certificates = None
                     told = msgspec.json.decode(line, type=Told)
-                    reach = Reach(told.hosts, self._lookup, told.secrets)
+                    if told.authority is not None:
+                        certificates = Certificates(told.authority)
+                    reach = Reach(told.hosts, self._lookup, told.secrets, certificates)
                     accepting = asyncio.create_task(self._accept(door, reach))
                     await reader.read()
             except ConnectionError:

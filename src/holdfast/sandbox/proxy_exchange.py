@@ -17,7 +17,7 @@ from typing import NoReturn
 import msgspec
 
 from holdfast.policy.addresses import refusal as address_refusal
-from holdfast.policy.urls import Misread, Target, judged, target_of
+from holdfast.policy.urls import Misread, Target, judged, may_have_secret, target_of
 from holdfast.protocol.allowed import address_of
 from holdfast.protocol.traffic import Exchange, StandIn, Verdict
 from holdfast.sandbox.names import Lookup
@@ -34,6 +34,7 @@ from holdfast.sandbox.proxy_heads import (
     refusal,
 )
 from holdfast.sandbox.proxy_secrets import Finding, Hiding, Misplaced, with_secrets
+from holdfast.sandbox.proxy_tls import Certificates, with_program, with_server
 
 _CHUNK_BYTES = 64 << 10
 _MAX_LINGER_BYTES = 1 << 20
@@ -42,6 +43,10 @@ _ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 _PARTING_S = 2.0
 _USUAL_PORTS = (80, 443)
 _CALL_ENDED = "The call ended before."
+NOT_TRUSTED = (
+    "The program does not accept the certificate of Holdfast's proxy, which reads requests to {host} "
+    "because a secret is for it. Programs that insist on the host's own certificate cannot use secrets."
+)
 
 Tell = Callable[[Exchange], None]
 
@@ -53,6 +58,14 @@ class Reach(msgspec.Struct, frozen=True):
     """As `[network] allow` names them."""
     lookup: Lookup
     secrets: tuple[StandIn, ...] = ()
+    certificates: Certificates | None = None
+    """With them, the TLS of connections to the hosts of secrets is looked into."""
+
+    def looks_into(self, url: str) -> bool:
+        """Return whether the proxy has to read what goes through a tunnel to this address."""
+        return self.certificates is not None and any(
+            may_have_secret(each.hosts, url) for each in self.secrets
+        )
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -92,10 +105,15 @@ class _Stopped(Exception):
 
 async def answer(client: socket.socket, reach: Reach, tell: Tell, limits: Limits = LIMITS) -> None:
     """Answer the request of a program, and tell of it. The caller closes the connection."""
-    passage = _Passage(client, reach, limits)
-    try:
+    with contextlib.suppress(OSError):  # it is gone already
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        await passage.go()
+    await _answer(_Passage(client, reach, limits), tell)
+
+
+async def _answer(passage: _Passage, tell: Tell) -> None:
+    try:
+        if (target := await passage.go()) is not None:
+            await _look_inside(passage, target, tell)
     except _Stopped as stopped:
         passage.verdict, passage.why = stopped.verdict, stopped.why
         if not passage.has_answered:
@@ -110,10 +128,30 @@ async def answer(client: socket.socket, reach: Reach, tell: Tell, limits: Limits
             tell(passage.exchange())
 
 
-class _Passage:
-    """One request on its way. It counts what goes through."""
+async def _look_inside(passage: _Passage, target: Target, tell: Tell) -> None:
+    """Answer the request that comes through a tunnel, and tell of it instead of the tunnel."""
+    try:
+        async with passage.opened(target) as plain:
+            passage.has_begun = False
+            await _answer(passage.inner(plain, target), tell)
+    except OSError:
+        if passage.has_begun:
+            raise _Stopped("failed", 502, NOT_TRUSTED.format(host=target.host)) from None
 
-    def __init__(self, client: socket.socket, reach: Reach, limits: Limits) -> None:
+
+class _Passage:
+    """One request on its way. It counts what goes through.
+
+    Args:
+        client: The connection of the program.
+        reach: Where it may go.
+        limits: Its limits.
+        within: Where the tunnel leads through which it came; None: it came through none.
+    """
+
+    def __init__(
+        self, client: socket.socket, reach: Reach, limits: Limits, within: Target | None = None
+    ) -> None:
         self.verdict: Verdict = "allowed"
         self.why = ""
         self.has_begun = False
@@ -121,6 +159,7 @@ class _Passage:
         self._client = client
         self._reach = reach
         self._limits = limits
+        self._within = within
         self._loop = asyncio.get_running_loop()
         self._head: Head | None = None
         self._status = self._sent = self._received = 0
@@ -146,23 +185,59 @@ class _Passage:
                 while left > 0 and (more := await self._loop.sock_recv(self._client, _CHUNK_BYTES)):
                     left -= len(more)
 
-    async def go(self) -> None:
-        """Take the request to its server, and the response back."""
+    @contextlib.asynccontextmanager
+    async def opened(self, target: Target) -> AsyncIterator[socket.socket]:
+        """Open the tunnel, and give the plain side of what the program sends through it. Raises what
+        `proxy_tls.with_program` raises.
+        """
+        assert self._reach.certificates is not None
+        await self._loop.sock_sendall(self._client, _ESTABLISHED)
+        self.has_answered = True
+        context = self._reach.certificates.context(target.host)
+        async with with_program(self._client, context, self._limits.connect_s) as plain:
+            yield plain
+
+    def inner(self, plain: socket.socket, target: Target) -> _Passage:
+        """Return the passage of the request that comes through the tunnel."""
+        return _Passage(plain, self._reach, self._limits, target)
+
+    async def go(self) -> Target | None:
+        """Take the request to its server, and the response back. Return where it leads if it is a tunnel that has to
+        be looked into: nothing happened then.
+        """
         head, rest = await self._read_head()
         if head is None:
-            return
+            return None
         self._head = head
         target = self._judged(head)
+        if head.is_tunnel and self._reach.looks_into(head.url):
+            if rest:
+                raise _Stopped("refused", 400, "The program did not wait until the tunnel was there.")
+            return target
         try:
             head, used = with_secrets(head, self._reach.secrets)
         except Misplaced as error:
             raise _Stopped("refused", 403, str(error)) from None
         self._hiding = Hiding(each.value for each in used) if used else None
+        async with self._server(target) as server, self._limited():
+            await (self._tunnel(server, rest) if head.is_tunnel else self._ask(server, head, target, rest))
+        return None
+
+    @contextlib.asynccontextmanager
+    async def _server(self, target: Target) -> AsyncIterator[socket.socket]:
+        """Give the connection to the server, or the plain side of it."""
         with await self._connected(target) as server:
-            async with self._limited():
-                await (
-                    self._tunnel(server, rest) if head.is_tunnel else self._ask(server, head, target, rest)
-                )
+            if self._within is None:
+                yield server
+                return
+            async with contextlib.AsyncExitStack() as stack:
+                try:
+                    secured = with_server(server, target.host, self._limits.connect_s)
+                    plain = await stack.enter_async_context(secured)
+                except OSError:
+                    why = f"{target.host} has no valid certificate for this name."
+                    raise _Stopped("failed", 502, why) from None
+                yield plain
 
     # --- before the server --------------------------------------------------------------------
 
@@ -185,7 +260,7 @@ class _Passage:
         if end > MAX_HEAD_BYTES:
             raise _Stopped("refused", 431, f"The head is longer than {MAX_HEAD_BYTES >> 10} KiB.")
         try:
-            return read(bytes(data[:end])), bytes(data[end:])
+            return read(bytes(data[:end]), self._within), bytes(data[end:])
         except Unreadable as error:
             raise _Stopped("refused", error.status, str(error)) from None
 

@@ -22,7 +22,7 @@ _TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _REQUEST = re.compile(rf"({_TOKEN}) ([!-~]+) HTTP/1\.([01])")
 _RESPONSE = re.compile(r"HTTP/1\.[01] ([1-5][0-9]{2})(?: [^\x00-\x08\x0a-\x1f\x7f]*)?")
 _HEADER = re.compile(rf"({_TOKEN}):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*?)[ \t]*")
-_ABSOLUTE = re.compile(r"http://[^/?#]*((?:[/?][^#]*)?)", re.IGNORECASE)
+_ABSOLUTE = re.compile(r"(https?)://[^/?#]*((?:[/?][^#]*)?)", re.IGNORECASE)
 _LENGTH = re.compile(r"[0-9]{1,15}")
 _CHUNK = re.compile(rb"[0-9A-Fa-f]{1,12}")
 _MAX_METHOD_CHARS = 20
@@ -82,14 +82,16 @@ class Head(msgspec.Struct, frozen=True):
         return self.url.removeprefix("https://").removesuffix("/") if self.is_tunnel else self.url
 
 
-def read(head: bytes) -> Head:
-    """Return what a head says, which ends with an empty line.
+def read(head: bytes, within: Target | None = None) -> Head:
+    """Return what a head says, which ends with an empty line. `within`: it came through a tunnel to this target.
 
     Raises:
         Unreadable: nobody should act on it.
     """
     first, headers = _lines(head, _REQUEST)
     method, wanted, minor = first[1], first[2], int(first[3])
+    if within is not None:
+        wanted = _inside(wanted, method, within)
     if method in _REFUSED_METHODS or len(method) > _MAX_METHOD_CHARS:
         raise Unreadable(405, f"The method {method[:_MAX_METHOD_CHARS]} is not sent on.")
     length = _length(headers, minor)
@@ -98,7 +100,7 @@ def read(head: bytes) -> Head:
             raise Unreadable(400, "A CONNECT names a host and a port, and has no body.")
         url, path = f"https://{wanted}/", ""
     else:
-        url, path = wanted, _path(wanted)
+        url, path = wanted, _path(wanted, "http" if within is None else "https")
     hosts = [value for name, value in headers if name.lower() == "host"]
     if len(hosts) > 1:
         raise Unreadable(400, "The request names its host twice.")
@@ -121,8 +123,7 @@ def outgoing(head: Head, target: Target) -> bytes:
     Whatever is to be changed in a request on its way, such as the placeholder of a secret, is changed in a `Head`
     before this.
     """
-    host = f"[{target.host}]" if ":" in target.host else target.host
-    authority = host if target.port == 80 else f"{host}:{target.port}"
+    authority = _authority(target, 443 if head.url.startswith("https:") else 80)
     lines = [f"{head.method} {head.path} HTTP/1.{head.minor}", f"Host: {authority}"]
     lines += [f"{name}: {value}" for name, value in head.headers]
     if head.length is None:
@@ -244,13 +245,25 @@ def _length(headers: Headers, minor: int) -> int | None:
     return int(lengths[0])
 
 
-def _path(url: str) -> str:
+def _inside(wanted: str, method: str, within: Target) -> str:
+    """Return the whole address of a request that came through a tunnel."""
+    if method == TUNNEL or not wanted.startswith("/"):
+        raise Unreadable(400, "Inside of TLS, a request names a path.")
+    return f"https://{_authority(within, 443)}{wanted}"
+
+
+def _authority(target: Target, usual_port: int) -> str:
+    host = f"[{target.host}]" if ":" in target.host else target.host
+    return host if target.port == usual_port else f"{host}:{target.port}"
+
+
+def _path(url: str, scheme: str = "http") -> str:
     """Return what a server is asked for."""
     if url.startswith("/") or url == "*":
         raise Unreadable(400, "This is a proxy: a request to it names a whole address, http://HOST/PATH.")
     found = _ABSOLUTE.fullmatch(url)
-    if found is None:
+    if found is None or found[1].lower() != scheme:
         raise Unreadable(
             400, "Only http:// addresses without # are read. To others, a program connects by CONNECT."
         )
-    return found[1] if found[1].startswith("/") else f"/{found[1]}"
+    return found[2] if found[2].startswith("/") else f"/{found[2]}"

@@ -1,0 +1,176 @@
+"""TLS that ends in the proxy: for the hosts of secrets alone, and only if both sides can be sure of each other."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from holdfast.protocol.fence import Fence, Launch
+from holdfast.protocol.traffic import Authority, Exchange, StandIn
+from holdfast.sandbox import bubblewrap, proxy_tls
+from holdfast.sandbox.bubblewrap import Bubblewrap
+from holdfast.sandbox.process import Processes, clean_environment
+from holdfast.testing.clock import never_over
+from tests.sandbox.test_proxy import Call, alone
+from tests.sandbox.test_proxy_secrets import MARK, VALUE, echo
+from tests.tools.web_server import WebServer, web_server
+
+LIMIT_S = 60.0
+FETCH = """
+import sys
+from urllib.request import Request, urlopen
+
+print(urlopen(Request(sys.argv[1], headers={"Authorization": sys.argv[2]})).read())
+"""
+
+
+class World(NamedTuple):
+    """What this machine trusts, and a server that it trusts."""
+
+    certificate: str
+    server: WebServer
+
+    @property
+    def url(self) -> str:
+        return self.server.url("/", scheme="https")
+
+    @property
+    def host(self) -> str:
+        return f"127.0.0.1:{self.server.port}"
+
+    @property
+    def secret(self) -> StandIn:
+        return StandIn("MINE", MARK, VALUE, "Authorization", (self.host,))
+
+
+@pytest.fixture(scope="module")
+def authorities() -> tuple[Authority, Authority]:
+    """The one that this machine trusts, and the proxy's."""
+    return proxy_tls.new_authority(), proxy_tls.new_authority()
+
+
+@pytest.fixture
+async def world(
+    authorities: tuple[Authority, Authority], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[World]:
+    file = tmp_path / "machine.pem"
+    file.write_text(authorities[0].certificate)
+    monkeypatch.setenv("SSL_CERT_FILE", str(file))
+    proxy_tls.trusting.cache_clear()
+    context = proxy_tls.Certificates(authorities[0]).context("127.0.0.1")
+    async with web_server(context) as server:
+        server.answers["/"] = echo
+        yield World(authorities[0].certificate, server)
+    proxy_tls.trusting.cache_clear()
+
+
+async def through(call: Call, world: World, trusted: str, *lines: str) -> bytes:
+    """Send a request inside a tunnel, and return the whole answer."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", call.port)
+    try:
+        writer.write(f"CONNECT {world.host} HTTP/1.1\r\n\r\n".encode())
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+        await writer.start_tls(ssl.create_default_context(cadata=trusted), server_hostname="127.0.0.1")
+        writer.write("\r\n".join(["GET / HTTP/1.1", f"Host: {world.host}", *lines, "", ""]).encode())
+        async with asyncio.timeout(10):
+            return await reader.read()
+    finally:
+        writer.transport.abort()
+
+
+@pytest.mark.requirement("S7")
+async def test_a_secret_gets_into_a_request_inside_of_tls(
+    world: World, authorities: tuple[Authority, Authority]
+) -> None:
+    ours = authorities[1]
+    async with alone([world.host], secrets=(world.secret,), authority=ours) as call:
+        said = await through(call, world, ours.certificate, f"Authorization: Bearer {MARK}")
+        refused = await through(call, world, ours.certificate, f"X-Other: {MARK}")
+        told = await call.told()
+    assert [heard.headers.get("authorization") for heard in world.server.heard] == [f"Bearer {VALUE}"]
+    assert (said.count(b"*" * len(VALUE)), VALUE.encode() in said, refused.split(b" ")[1]) == (
+        3,
+        False,
+        b"403",
+    )
+    assert [(each.method, each.where, each.verdict) for each in told] == [
+        ("GET", world.url, "allowed"),
+        ("GET", world.url, "refused"),
+    ]
+
+
+async def test_without_a_secret_for_the_host_tls_goes_through_untouched(
+    world: World, authorities: tuple[Authority, Authority]
+) -> None:
+    elsewhere = StandIn("MINE", MARK, VALUE, "Authorization", ("a.example",))
+    async with alone([world.host], secrets=(elsewhere,), authority=authorities[1]) as call:
+        assert b"none and none" in await through(call, world, world.certificate)
+        (told,) = await call.told()
+    assert (told.method, told.where) == ("CONNECT", world.host)
+
+
+async def test_a_program_that_does_not_trust_the_proxy_fails_with_the_reason(
+    world: World, authorities: tuple[Authority, Authority]
+) -> None:
+    async with alone([world.host], secrets=(world.secret,), authority=authorities[1]) as call:
+        with pytest.raises(ssl.SSLError):
+            await through(call, world, world.certificate)
+        (told,) = await call.told()
+    assert (told.verdict, world.server.heard) == ("failed", [])
+    assert "does not accept the certificate of Holdfast's proxy" in told.why
+
+
+@pytest.mark.requirement("S7")
+async def test_a_server_that_this_machine_does_not_trust_gets_no_secret(
+    world: World, authorities: tuple[Authority, Authority], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SSL_CERT_FILE")
+    proxy_tls.trusting.cache_clear()
+    async with alone([world.host], secrets=(world.secret,), authority=authorities[1]) as call:
+        said = await through(call, world, authorities[1].certificate, f"Authorization: {MARK}")
+        (told,) = await call.told()
+    assert (said.split(b" ")[1], told.verdict, world.server.heard) == (b"502", "failed", [])
+    assert "no valid certificate" in told.why
+
+
+@pytest.fixture
+async def processes() -> AsyncIterator[Processes]:
+    made = bubblewrap.make()
+    assert isinstance(made, Bubblewrap)
+    processes = Processes(made)
+    yield processes
+    await processes.aclose()
+
+
+@pytest.mark.requirement("S7")
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
+async def test_real_programs_in_a_sandbox_trust_the_proxy(
+    world: World, processes: Processes, tmp_path: Path
+) -> None:
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    (workspace / "fetch.py").write_text(FETCH)
+    command = f"""
+        curl -sS -H 'Authorization: {MARK}' {world.url}; echo
+        /usr/bin/env python3 fetch.py {world.url} {MARK}
+        cat "$SSL_CERT_FILE" > trusted.pem
+    """
+    exchanges = list[Exchange]()
+    launch = Launch(
+        ("/bin/bash", "-c", command), str(workspace), f"test-{os.getpid()}:tls", clean_environment(os.environ),
+        LIMIT_S, LIMIT_S, never_over, secrets=(world.secret,), on_exchange=exchanges.append,
+        fence=Fence((str(workspace),), private=(str(Path.home()),), hosts=(world.host,)),
+    )  # fmt: skip
+    ended = await processes.run(launch, lambda _: None)
+    stars = "*" * len(VALUE)
+    assert ended.output.splitlines() == [f"{stars} and {stars}", f"b'{stars} and {stars}'"]
+    assert world.certificate in (workspace / "trusted.pem").read_text()
+    assert [(each.where, each.verdict) for each in exchanges] == [(world.url, "allowed")] * 2
+    assert [heard.headers["authorization"] for heard in world.server.heard] == [VALUE, VALUE]
