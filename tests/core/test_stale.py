@@ -52,7 +52,7 @@ CHANGES: dict[str, Any] = {
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_request_that_was_prepared_before_a_change_is_not_sent(change: Any) -> None:
     story = opened()
-    stale = Finding(story.step("m1"), request())
+    stale = Finding(story.step("m1"), request(), story.state)
     change(story)
     assert story.when(stale) == []
 

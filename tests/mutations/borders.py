@@ -604,8 +604,15 @@ ENDINGS = (
     Mutation(
         "a finding under other settings counts",
         "core/decide.py",
-        "    if not is_wanted(cause.step, draft.state):",
+        "    if cause.at is not draft.state and not is_wanted(cause.step, draft.state):",
         "    if cause.step.key not in {each.key for each in wanted(draft.state)}:",
+        "tests/core/test_stale.py tests/scenarios/test_slow_steps.py",
+    ),
+    Mutation(
+        "a finding for an earlier state counts",
+        "core/decide.py",
+        "if cause.at is not draft.state and not is_wanted",
+        "if cause.at is None and not is_wanted",
         "tests/core/test_stale.py tests/scenarios/test_slow_steps.py",
     ),
     Mutation(

@@ -794,9 +794,9 @@ _MONEY = (
     ),
     Mutation(
         "time in which a run rests counts as driven",
-        "core/state.py",
-        "is_at_work = epoch == state.epoch and phase(state) not in RESTING",
-        "is_at_work = epoch == state.epoch",
+        "core/evolve.py",
+        "record.epoch == state.epoch and phase(state) not in RESTING:",
+        "record.epoch == state.epoch:",
         "tests/core/test_endings.py tests/core/test_invariants.py",
     ),
     Mutation(
@@ -850,9 +850,9 @@ _MONEY = (
     ),
     Mutation(
         "time of another driver counts as driven",
-        "core/state.py",
-        "is_at_work = epoch == state.epoch and phase",
-        "is_at_work = phase",
+        "core/evolve.py",
+        "passed_ms > 0 and record.epoch == state.epoch and",
+        "passed_ms > 0 and",
         "tests/core/test_endings.py tests/core/test_commands.py tests/core/test_invariants.py",
     ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from holdfast.core.state import State
 from holdfast.core.wanted import Prepare
 from holdfast.protocol.commands import Command
 from holdfast.protocol.events import ContextCompacted, SummaryDiscarded
@@ -54,6 +55,8 @@ class Finding(msgspec.Struct, frozen=True):
 
     step: Prepare
     result: Found
+    at: State | None = None
+    """The state that wanted the step. As long as nothing has happened since, the step is still wanted."""
 
 
 class Due(msgspec.Struct, frozen=True):

@@ -287,7 +287,7 @@ def _prepared(draft: Draft, cause: Finding) -> None:
     # A slow step works on an older state. Say the gates judge a call for 3 s, and the user lowers the autonomy
     # meanwhile. The step's basis (settings, principal, labels) then differs from what is wanted now, so the
     # finding is dropped, and the driver takes the step again.
-    if not is_wanted(cause.step, draft.state):
+    if cause.at is not draft.state and not is_wanted(cause.step, draft.state):
         return
     match cause.result:  # those of every turn first: to ask for a class takes its time
         case Request() | Unaffordable() | Unready() as found:

@@ -16,6 +16,7 @@ from holdfast.core.evolve_run import of_run
 from holdfast.core.evolve_tools import of_approval, of_tool
 from holdfast.core.hooked import NOTHING
 from holdfast.core.state import (
+    RESTING,
     Answered,
     Call,
     Denied,
@@ -29,7 +30,7 @@ from holdfast.core.state import (
     State,
     ToolAttempt,
     Waiting,
-    worked_ms,
+    phase,
 )
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Restoring
@@ -40,9 +41,12 @@ NO_EPOCH = -1
 
 def evolve(state: State, record: e.Record) -> State:
     """The state after the record."""
-    run = state.run
-    if run is not None and record.awake_ms > state.awake_ms:
-        run = replace(run, driven_ms=run.driven_ms + worked_ms(state, record.epoch, record.awake_ms))
+    run, passed_ms = state.run, record.awake_ms - state.awake_ms
+    # The time since the last record in which this very driver was at work, by its clock.
+    if run is not None and passed_ms > 0 and record.epoch == state.epoch and phase(state) not in RESTING:
+        run = replace(run, driven_ms=run.driven_ms + passed_ms)
+    # Time between two drivers does not count: the epochs differ, and so do the clocks that they were measured
+    # by.
     here = replace(state, seq=record.seq, at_ms=record.at_ms, awake_ms=record.awake_ms, run=run)
     folded = _FOLDS[type(record.event)](here, record.event)
     if folded.settings is None or not (folded.settings.policy.hooks or folded.hooking is not NOTHING):

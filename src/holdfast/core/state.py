@@ -444,15 +444,6 @@ def phase(state: State) -> Phase:
     return "backing_off" if state.models.retry_at_ms else "preparing"
 
 
-def worked_ms(state: State, epoch: int, awake_ms: int) -> int:
-    """Return how long the driver of that epoch was at work since the last record, by its own clock."""
-    # Time between two drivers does not count: the epochs differ, and so do the clocks that they were measured
-    # by. An example: one driver dies after 3 s, and the next one attaches an hour later. Its clock begins at 0, so
-    # the hour is not in it.
-    is_at_work = epoch == state.epoch and phase(state) not in RESTING
-    return max(awake_ms - state.awake_ms, 0) if is_at_work else 0
-
-
 def waits_for_people(state: State) -> bool:
     """Return whether a person has yet to decide about a deferred call."""
     return any(not each.is_approved for each in state.deferred)

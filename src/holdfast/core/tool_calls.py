@@ -18,7 +18,6 @@ from holdfast.core.state import (
     started_calls,
     starts_of,
     touched_by_others,
-    worked_ms,
 )
 from holdfast.protocol import events as e
 from holdfast.protocol.failures import Failure
@@ -106,8 +105,9 @@ def _start(draft: Draft, call: Call, allowed: Allowed) -> None:
     if settings is None or run is None:
         return
     # A command with a timeout of 600 s that starts 60 s before the end of the run gets 60 s. So its end is an
-    # ordinary timeout, with its output so far, and not a stop of the run.
-    driven_ms = run.driven_ms + worked_ms(draft.state, draft.epoch, draft.awake_ms)
+    # ordinary timeout, with its output so far, and not a stop of the run. While calls are judged, the driver is at
+    # work, so the time since the last record counts.
+    driven_ms = run.driven_ms + draft.awake_ms - draft.state.awake_ms
     left_s = settings.limits.wall_s - driven_ms / 1000
     timeout_s = min(allowed.timeout_s, left_s) if math.isfinite(allowed.timeout_s) else left_s
     draft.add(

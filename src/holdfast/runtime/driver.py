@@ -294,7 +294,7 @@ class Driver:
             found = task.result()
             if found is not None:
                 return found
-        return await self._planner.finding(step, self._found(step, batch))
+        return await self._planner.finding(step, state, self._found(step, batch))
 
     async def _found(self, step: Prepare, batch: list[Record]) -> Found:
         fold = self._fold

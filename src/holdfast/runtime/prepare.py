@@ -109,10 +109,11 @@ class Planner:
 
     async def make_ready(self, step: Prepare, state: State) -> Finding | None:
         """Run the part of a slow step that waits, and return its finding; None if a request can be rendered now."""
-        return await self.finding(step, self._waited(step, state))
+        return await self.finding(step, state, self._waited(step, state))
 
-    async def finding(self, step: Prepare, found: Awaitable[Found | None]) -> Finding | None:
-        """Return the finding of the step within its limit. An exception becomes a finding too. None means no finding.
+    async def finding(self, step: Prepare, state: State, found: Awaitable[Found | None]) -> Finding | None:
+        """Return the finding of the step, which this state wants, within its limit. An exception becomes a finding
+        too. None means no finding.
 
         Without a finding for failures, every later driver would try the step again.
         """
@@ -121,8 +122,8 @@ class Planner:
         except (Fenced, StorageError):
             raise
         except Exception as error:
-            return Finding(step, self._failed(step, error))
-        return Finding(step, result) if result is not None else None
+            return Finding(step, self._failed(step, error), state)
+        return Finding(step, result, state) if result is not None else None
 
     async def _waited(self, step: Prepare, state: State) -> Built | Admission | Probed | Lost | None:
         limit_s = PREPARE_LIMIT_S
