@@ -73,7 +73,7 @@ def test_a_place_of_several_lines_is_found_wherever_a_piece_ends(place: str) -> 
         'curl -u "me: see wonderland"',
         "db_pw  =  'from wonderland 9'",
         "the passphrase  is  wonderland9",
-        "SharedAccessSignature sr=x&sig=wonderland123456789012",
+        "SharedAccessSignature sr=x&sig=" + "wonderland123456789012",
         "sqlplus -s -l me/wonderland@db",
     ],
 )
