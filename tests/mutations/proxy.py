@@ -104,7 +104,7 @@ PROXY = (
     Mutation(
         "a command that runs because it has no network has one",
         "policy/reaching.py",
-        " or any(each.rule == SANDBOXED for each in decisions)",
+        " or any(each.rule in (SANDBOXED, CUT) for each in decisions)",
         "",
         "tests/policy/test_reaching.py",
     ),
@@ -115,6 +115,20 @@ PROXY = (
         "            pass\n",
         "tests/tools/test_walled_tools.py::"
         "test_untrusted_text_cuts_off_what_runs_in_the_background_unless_a_person_approved_it",
+    ),
+    Mutation(
+        "a command is cut off although another gate asks about it",
+        "policy/reaching.py",
+        "    if is_asked or any(",
+        "    if any(",
+        "tests/policy/test_reaching.py",
+    ),
+    Mutation(
+        "a command runs without a question after untrusted text where no sandbox cuts it off",
+        "policy/reaching.py",
+        ' or facts.policy.walls.backend == "unsafe":',
+        ":",
+        "tests/policy/test_reaching.py",
     ),
     Mutation(
         "a call reaches hosts although its intent records no network",

@@ -6,10 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.policy.commands import parsed
-from holdfast.policy.reaching import SANDBOXED, hosts_of
+from holdfast.policy.reaching import CUT, SANDBOXED, cut_instead, hosts_of
 from holdfast.policy.rules import Facts
+from holdfast.protocol.fence import Backend
 from holdfast.protocol.grants import Grant, permission_of
-from holdfast.protocol.settings import Policy
+from holdfast.protocol.settings import Policy, Walls
 from holdfast.protocol.tools import APPROVAL, Decision, Offer
 from holdfast.protocol.trust import CLEAN, Mark, Taint
 
@@ -45,7 +46,8 @@ def test_what_needs_no_network_has_none() -> None:
 
 
 def test_what_runs_without_a_question_because_it_has_no_network_has_none() -> None:
-    assert hosts_of(facts("make"), (Decision("policy", "allow", SANDBOXED),), CLEAN) == ()
+    for rule in (SANDBOXED, CUT):
+        assert hosts_of(facts("make"), (Decision("policy", "allow", rule), PERSON), CLEAN) == ()
 
 
 def test_a_function_that_runs_something_or_needs_the_network_reaches_the_listed_hosts() -> None:
@@ -65,3 +67,26 @@ def test_after_untrusted_text_only_what_a_person_approved_has_a_network() -> Non
     grant = Grant("g1", "shell", Offer("shell(make)"), until_ms=1, uses=1)
     assert hosts_of(facts("make"), (permission_of(grant),), UNTRUSTED) == ()
     assert hosts_of(facts("make"), (permission_of(grant),), CLEAN) == HOSTS
+
+
+@pytest.mark.requirement("C14", "H4")
+@pytest.mark.parametrize(
+    ("command", "backend", "others", "is_cut"),
+    [
+        ("make", "bubblewrap", (), True),
+        ("make", "unsafe", (), False),
+        ("curl https://a.example/", "bubblewrap", (), False),
+        ("make; git push https://a.example/x", "bubblewrap", (), False),
+        ("make", "bubblewrap", (Decision("hook", "ask"),), False),
+        ("make", "bubblewrap", (Decision("hook", "allow"),), True),
+    ],
+)
+def test_a_sandbox_cuts_a_command_off_where_only_the_taint_would_ask(
+    command: str, backend: Backend, others: tuple[Decision, ...], is_cut: bool
+) -> None:
+    asked, plain = Decision("taint", "ask", "taint:command", "It may send."), facts(command)
+    walled = replace(plain, policy=replace(plain.policy, walls=Walls(backend)))
+    decision = cut_instead(asked, walled, others)
+    assert (decision.verdict, decision.rule) == (("allow", CUT) if is_cut else ("ask", "taint:command"))
+    assert cut_instead(asked, replace(walled, tool="run_it", is_built_in=False), others) == asked
+    assert cut_instead(asked, None, others) == asked

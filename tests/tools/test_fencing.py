@@ -332,16 +332,23 @@ async def test_a_person_sees_what_a_command_may_reach_and_untrusted_text_cuts_it
     settings = settings_with(ModelFacts("script", "x"), str(workspace), autonomy="full", policy=policy)
     call = ToolCall("r", "shell", '{"command": "make"}', "t1.c1")
     clean = Proposal(call, "s", settings)
-    asked = await tools.admit(replace(clean, settings=changed(settings, autonomy="supervised")))
-    tainted = replace(clean, taint=Taint(untrusted=Mark(4, "web_fetch")))
-    asked_again, approved = await tools.admit(tainted), await tools.admit(replace(tainted, is_approved=True))
-    for each in (asked, asked_again):
-        assert isinstance(each, Asked)
-        assert each.reach.hosts == ("a.example",)
-    for each in (await tools.admit(clean), approved):
-        assert isinstance(each, Allowed)
-        assert each.walled is not None
-        assert each.walled.network == "proxy"
+    asking = replace(clean, settings=changed(settings, autonomy="supervised"))
+    untrusted = Taint(untrusted=Mark(4, "web_fetch"))
+    tainted, tainted_asking = replace(clean, taint=untrusted), replace(asking, taint=untrusted)
+    for proposal in (asking, tainted_asking):
+        asked = await tools.admit(proposal)
+        assert isinstance(asked, Asked)
+        assert asked.reach.hosts == ("a.example",)
+    for proposal, network in (
+        (clean, "proxy"),
+        (replace(asking, is_approved=True), "proxy"),
+        (tainted, "none"),
+        (replace(tainted_asking, is_approved=True), "proxy"),
+    ):
+        allowed = await tools.admit(proposal)
+        assert isinstance(allowed, Allowed)
+        assert allowed.walled is not None
+        assert allowed.walled.network == network
     await tools.aclose()
 
 

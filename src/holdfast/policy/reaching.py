@@ -13,8 +13,8 @@ from holdfast.protocol.rules import SHELL
 from holdfast.protocol.tools import APPROVAL, Decision
 from holdfast.protocol.trust import Taint
 
-SANDBOXED = "sandboxed"
-"""The rule of a decision that lets a command run because it has no network."""
+SANDBOXED, CUT = "sandboxed", "taint:cut"
+"""The rules of decisions that let a command run because it has no network."""
 
 
 def hosts_of(facts: Facts | None, decisions: Sequence[Decision], taint: Taint) -> tuple[str, ...]:
@@ -30,11 +30,28 @@ def hosts_of(facts: Facts | None, decisions: Sequence[Decision], taint: Taint) -
         return ()
     if facts.effect == "network":  # a function: the gates have judged what it sends
         return facts.policy.allowed_hosts
-    if facts.effect != "exec" or any(each.rule == SANDBOXED for each in decisions) or is_proved(facts):
+    if facts.effect != "exec" or any(each.rule in (SANDBOXED, CUT) for each in decisions) or is_proved(facts):
         return ()
     if taint.untrusted is not None and not is_approved(decisions):
         return ()
     return facts.policy.allowed_hosts
+
+
+def cut_instead(asked: Decision, facts: Facts | None, decisions: Sequence[Decision]) -> Decision:
+    """Return the decision that a command runs with its network cut, in place of the question whether it may send
+    something; the question where that is not possible.
+
+    Where another gate asks too, the person who decides should know what the session has read. A command that names a
+    host would only fail.
+    """
+    if facts is None or facts.policy.walls.backend == "unsafe":
+        return asked
+    if facts.tool != SHELL or not facts.is_built_in:
+        return asked
+    is_asked = any(each.verdict == "ask" for each in decisions)
+    if is_asked or any(step.uses.sends for command in facts.commands for step in command.simple):
+        return asked
+    return Decision(asked.by, "allow", CUT, f"It runs without network. {asked.reason}")
 
 
 def is_approved(decisions: Sequence[Decision]) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from holdfast.policy.reaching import cut_instead
 from holdfast.policy.rules import Facts, is_proved, judge, strictest, touched
 from holdfast.policy.taint import objection
 from holdfast.protocol.counts import counted
@@ -207,7 +208,9 @@ async def _plan(case: Case) -> Verdict:
 
 
 async def _taint(case: Case) -> Verdict:
-    """Ask about what could send something out, if the session has read what it should not send or follow."""
+    """Ask about what could send something out, if the session has read what it should not send or follow. A sandbox
+    can cut off a command instead.
+    """
     proposal = case.proposal
     if proposal.taint.untrusted is None:
         return case
@@ -223,7 +226,7 @@ async def _taint(case: Case) -> Verdict:
     )
     if found is None:
         return case
-    return msgspec.structs.replace(case, decisions=(*case.decisions, found))
+    return _with(case, cut_instead(found, facts, case.decisions))
 
 
 async def _rate(case: Case) -> Verdict:

@@ -21,8 +21,8 @@ _NO_NETWORK = re.compile(
 )
 """What programs say that find no network."""
 _CUT = (
-    "this command had no network: the session has read untrusted text, and nobody approved the command, "
-    "or it runs without a question because it has none"
+    "this command had no network: the session has read untrusted text, and nobody approved the command. A person is "
+    "asked about a command that names the host"
 )
 _CLOSED = "commands have no network here. A person can allow hosts with [network] allow"
 
