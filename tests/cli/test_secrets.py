@@ -6,6 +6,7 @@ import asyncio
 import base64
 import io
 import json
+import resource
 import shutil
 import stat
 import sys
@@ -16,11 +17,13 @@ import pytest
 
 from holdfast.access.sealing import KEY_VARIABLE
 from holdfast.access.store import FILE, SecretStore
+from holdfast.access.stored import StoredSecrets
 from holdfast.app import App, open_app
 from holdfast.cli.edge import LOG_FILE, tell_bug
 from holdfast.config.load import load_only
 from holdfast.config.paths import Home
 from holdfast.errors import UsageError
+from holdfast.redact import Redactor
 from holdfast.testing.model_server import ModelServer, Reply
 from tests.cli.conftest import Finished, Holdfast
 from tests.cli.processes import Cli, calls, says
@@ -268,6 +271,18 @@ def test_a_person_types_the_value_and_does_not_see_it(cli: Cli) -> None:
         screen.until("stored: MINE")
         assert VALUE not in screen.screen
     assert SecretStore(cli.home, {KEY_VARIABLE: KEY}).values() == {"MINE": VALUE}
+
+
+def test_a_process_that_has_secrets_leaves_no_core_file(tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (before[1], before[1]))
+    try:
+        StoredSecrets(tmp_path, {}, Redactor())
+        assert resource.getrlimit(resource.RLIMIT_CORE) == (before[1], before[1]), "nothing is stored"
+        StoredSecrets(home_with(tmp_path).folder, {KEY_VARIABLE: KEY}, Redactor())
+        assert resource.getrlimit(resource.RLIMIT_CORE)[0] in (0, 1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_CORE, before)
 
 
 def test_the_log_of_a_bug_has_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

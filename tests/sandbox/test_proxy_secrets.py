@@ -36,6 +36,14 @@ def test_a_mark_becomes_the_secret_in_its_header_on_the_way_to_its_host() -> Non
     assert both == [("Authorization", VALUE), ("X-Key", f"k={OTHER.value}")]
 
 
+def test_a_mark_is_found_in_the_password_of_basic_authentication() -> None:
+    def basic(password: str) -> str:
+        return "Basic " + base64.b64encode(f"git:{password}".encode()).decode()
+
+    assert sent(f"Authorization: {basic(MARK)}") == [("Authorization", basic(VALUE))]
+    assert sent(f"Authorization: {basic('another')}", "Authorization: Basic ***") == []
+
+
 @pytest.mark.requirement("S7")
 def test_another_value_of_the_header_does_not_reach_the_host_of_the_secret() -> None:
     assert sent("Authorization: Bearer of-somebody-else", "AUTHORIZATION: x", "X-Key: y", "Accept: a") == [

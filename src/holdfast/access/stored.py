@@ -12,6 +12,7 @@ from pathlib import Path
 from holdfast.access.store import FILE, SecretStore
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.redact import Redactor
+from holdfast.sandbox.cores import leave_no_core
 
 _Stamp = tuple[int, int, int]
 
@@ -63,6 +64,8 @@ class StoredSecrets:
         if self._store is None:
             return
         stamp = _stamp(self._path)
+        if stamp is not None:
+            leave_no_core()
         values = self._store.values() if stamp is not None else {}
         self._redact.know(values | self._store.known_keys())
         self._values, self._stamp = values, stamp

@@ -179,7 +179,8 @@ class Proxy:
 
 def folders() -> tuple[str, ...]:
     """Return the folders from which the proxy imports."""
-    roots = (Path(module.__file__ or "").resolve().parent.parent for module in (holdfast, msgspec))
+    loaded = (holdfast, msgspec, sys.modules.get("cryptography"))  # the last one for secrets only
+    roots = (Path(each.__file__).resolve().parent.parent for each in loaded if each and each.__file__)
     return tuple(dict.fromkeys(map(str, roots)))
 
 

@@ -23,11 +23,13 @@ MAX_FILES = 16_384
 def main() -> None:
     """Serve calls until the driver is gone."""
     sys.path += sys.argv[1:]
+    from holdfast.sandbox.cores import leave_no_core
     from holdfast.sandbox.proxy_calls import serve
 
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     most = MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    leave_no_core()
     asyncio.run(_serve_and_leave(serve, most))
 
 

@@ -6,6 +6,7 @@ A command in a sandbox has a mark instead of a secret. Only the proxy knows both
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterable, Sequence
 
@@ -16,6 +17,7 @@ from holdfast.protocol.traffic import StandIn
 from holdfast.redact import KNOWN_SECRET_MIN_CHARS, forms_of
 from holdfast.sandbox.proxy_heads import Head
 
+_BASIC = "basic "
 _DROPPED = frozenset({"accept-encoding", "range", "if-range"})
 """With these, a response could bring a secret back compressed or in pieces, where nobody finds it."""
 
@@ -42,7 +44,7 @@ def with_secrets(head: Head, stand_ins: Sequence[StandIn]) -> tuple[Head, tuple[
     used = list[StandIn]()
     for name, value in head.headers:
         mine = [each for each in going if each.header.lower() == name.lower()]
-        meant = [each for each in mine if each.mark in value]
+        meant = [each for each in mine if each.mark in _plain(value)]
         if mine and not meant:
             continue
         headers.append((name, value))
@@ -59,8 +61,23 @@ def with_secrets(head: Head, stand_ins: Sequence[StandIn]) -> tuple[Head, tuple[
 
 
 def _filled(name: str, value: str, stand_in: StandIn) -> str:
-    is_its_own = name.lower() == stand_in.header.lower()
-    return value.replace(stand_in.mark, stand_in.value) if is_its_own else value
+    if name.lower() != stand_in.header.lower():
+        return value
+    plain = _plain(value)
+    filled = plain.replace(stand_in.mark, stand_in.value)
+    if plain == value:
+        return filled
+    return value[: len(_BASIC)] + base64.b64encode(filled.encode()).decode()
+
+
+def _plain(value: str) -> str:
+    """Return what a header says: of Basic authentication, the user with the password."""
+    if not value.lower().startswith(_BASIC):
+        return value
+    try:
+        return base64.b64decode(value[len(_BASIC) :].strip(), validate=True).decode()
+    except ValueError:
+        return value
 
 
 class Hiding:
