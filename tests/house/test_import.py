@@ -35,6 +35,12 @@ def test_importing_loads_no_heavy_library() -> None:
     assert heavy & set(printed(BARE).split()) == set()
 
 
+def test_a_page_of_help_loads_no_storage_and_no_cipher() -> None:
+    loaded = set(printed(BARE.replace("import sys, holdfast", "import sys, holdfast.cli.root")).split())
+    assert {"sqlite3", "cryptography", "keyring", "aiohttp"} & loaded == set()
+    assert "typer" in loaded
+
+
 @pytest.mark.requirement("S1")
 def test_every_public_name_can_be_had() -> None:
     for name in holdfast.__all__:

@@ -13,9 +13,9 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 
-from holdfast.access.stored import StoredSecrets
 from holdfast.cli.called import home_flag
 from holdfast.cli.terminal import mute, say_json, tell
 from holdfast.clock import SYSTEM_CLOCK
@@ -26,6 +26,8 @@ from holdfast.redact.known import named_secrets
 from holdfast.views.lines import iso
 
 LOG_FILE = "errors.jsonl"
+_STORED = "holdfast.access.stored"
+"""Only a bug needs it: `--help` does not load the storage."""
 _JSON_FLAGS = ("--json", "--stream-json")
 _JSON_CODES = (2, 9)
 _EXTRA = re.compile(r"Got unexpected extra argument(?:s|\(s\))? \((.*)\)")
@@ -102,7 +104,8 @@ def _redactor(arguments: Sequence[str]) -> Redactor:
     """Return what masks all that this process may have read of the secret store, and the environment."""
     redact = Redactor(named_secrets(os.environ))
     with suppress(HoldfastError):  # what cannot be read now, nobody has read before
-        StoredSecrets(find_home(home_flag(arguments), os.environ).folder, os.environ, redact)
+        stored = import_module(_STORED).StoredSecrets
+        stored(find_home(home_flag(arguments), os.environ).folder, os.environ, redact)
     return redact
 
 
