@@ -243,3 +243,42 @@ def test_doctor_tries_the_way_to_the_proxy(cli: Cli) -> None:
     cli.environ["PATH"] = str(folder)
     why = "It could not be tried: bash is not installed."
     assert told() == [("fault", f"tools reach a.example; commands do not: {why}")]
+
+
+@pytest.mark.requirement("L2")
+def test_what_a_command_makes_that_controls_other_programs_is_put_aside_and_told(cli: Cli) -> None:
+    cli.configure(WALLS)
+    (cli.workspace / "real").mkdir()
+    (cli.workspace / ".idea").symlink_to("real")
+    (cli.workspace / "try.sh").write_text(
+        "echo evil > .envrc; mkdir -p a/.vscode; rm .idea; mkdir .idea\n"
+        "git init -q b && echo x > b/.git/hooks/pre-push"
+    )
+    model = cli.model(calls("shell", command="bash try.sh"), calls("shell", command="true"), says("Done."))
+    assert cli("run", "go", "-m", model, "--autonomy", "full").code == 0
+    first, second = results(cli)
+    assert (
+        "files came or changed that control other programs: .envrc, .idea, a/.vscode, b/.git/hooks. " in first
+    )
+    assert "put aside" not in second
+    assert not (cli.workspace / ".envrc").exists()
+    assert (cli.workspace / ".envrc.put-aside").read_text() == "evil\n"
+    assert (cli.workspace / ".idea").readlink() == Path("real")
+    assert not (cli.workspace / "b" / ".git" / "hooks").exists()
+
+
+@pytest.mark.requirement("L2")
+def test_a_process_in_the_background_that_makes_a_controlling_file_says_so_when_it_has_ended(
+    cli: Cli,
+) -> None:
+    cli.configure(WALLS)
+    (cli.workspace / "try.sh").write_text("echo evil > .envrc; sleep 0.5")
+    model = cli.model(
+        calls("shell", command="bash try.sh", background=True),
+        calls("shell", command="sleep 2"),
+        calls("process_output", id="t1.c1"),
+        says("Done."),
+    )
+    assert cli("run", "go", "-m", model, "--autonomy", "full").code == 0
+    assert "control other programs: .envrc" in results(cli)[-1]
+    assert not (cli.workspace / ".envrc").exists()

@@ -126,7 +126,7 @@ WALLS = (
     Mutation(
         "what controls programs can be changed in a folder of the configuration",
         "tools/fencing.py",
-        "        for top in more:\n",
+        "        for top in rules.writable[first_more:]:\n",
         "        for top in ():\n",
         _FENCES,
     ),
@@ -158,7 +158,7 @@ WALLS = (
         "if not word else",
         _INSIDE,
     ),
-    Mutation("the shell forgets its fence", _BUILDS, "replace(launch, fence=fence)", "launch", _CLI),
+    Mutation("the shell forgets its fence", _BUILDS, "replace(launch, fence=fence,", "replace(launch,", _CLI),
     Mutation(
         "a call runs in another fence than its intent records",
         _BUILDS,
@@ -179,6 +179,27 @@ WALLS = (
         "if inside and inside.are_too_many():",
         "if inside and inside is None:",
         "tests/sandbox/test_crowds.py",
+    ),
+    Mutation(
+        "what a command made that controls other programs stays",
+        "tools/aside.py",
+        "if not _is_harmless(path) and _put_aside(path)]",
+        "if _is_harmless(path) and _put_aside(path)]",
+        "tests/tools/test_aside.py",
+    ),
+    Mutation(
+        "what is put aside is renamed through links",
+        "tools/aside.py",
+        "os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd",
+        "os.O_DIRECTORY | os.O_CLOEXEC, dir_fd",
+        "tests/tools/test_aside.py",
+    ),
+    Mutation(
+        "nobody looks what a command made",
+        "sandbox/process.py",
+        "if launch.put_right is not None:",
+        "if launch.put_right is self:",
+        _CLI,
     ),
     Mutation(
         "what has no fence runs where there is a sandbox",

@@ -179,4 +179,6 @@ def judge_walls(evidence: Evidence, before: list[str]) -> Iterator[Fault]:
         shutil.rmtree(path, ignore_errors=True)
     for name in (".env", "plain", UNFENCED, _TRY, *_COMING):
         (workspace / name).unlink(missing_ok=True)
+    for path in workspace.rglob("*.put-aside*"):  # `.envrc` came while a command ran
+        path.unlink()
     yield from judge(evidence)  # which takes what is left for the work of the session

@@ -138,6 +138,8 @@ class Launch(msgspec.Struct, frozen=True):
     """The secrets that the proxy puts in place of their marks."""
     authorities: bytes = b""
     """Those that it may trust, as PEM; empty: those of this machine."""
+    put_right: Callable[[], tuple[str, ...]] | None = None
+    """Called in a thread when the tree has ended: undoes what no sandbox prevents, and returns the paths."""
     held: Held | None = None
     """What is checked before its program begins. A sandbox sets it."""
     limits: Mapping[str, int] = {}

@@ -6,7 +6,7 @@ processes shows them, and has no variable that the program may not see. `probe` 
 machine.
 
 What this does not stop: reading the workspace and the system's folders, using the processor, and creating files with
-controlling names that did not exist when the program began.
+controlling names that did not exist when the program began. `tools.aside` puts these aside.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from holdfast.sandbox.probing import attempt
 PROGRAM = "bwrap"
 LEAVES_OPEN = (
     "reading the workspace and the folders of the system",
-    "creating files that control other programs, if there were none (.envrc, .vscode), or replacing links",
+    "creating files that control other programs (.envrc, .vscode) for as long as the command runs",
     "using all processors until the time limit",
 )
 

@@ -55,6 +55,8 @@ class Ended(msgspec.Struct, frozen=True):
     """stdout and stderr in order of arrival, with a line that says so if the middle was dropped."""
     output_bytes: int
     """The length of the whole output, with dropped bytes."""
+    put_right: tuple[str, ...] = ()
+    """The paths at which something was undone afterwards."""
     requests: Requests = NO_REQUESTS
     """What it asked of the network through the proxy."""
 
@@ -127,6 +129,12 @@ class Processes:
         control, given = socket.socketpair()
         self._open.add(control)
         tree: _Tree | None = None
+        righted: list[str] = []
+
+        async def put_right() -> None:
+            if launch.put_right is not None:
+                righted.extend(await asyncio.to_thread(launch.put_right))
+
         try:
             try:
                 self._hand_over(launch, given, writing)
@@ -139,12 +147,13 @@ class Processes:
             try:
                 if tree is not None:
                     await _uninterrupted(tree.end())
+                    await _uninterrupted(put_right())
             finally:
                 output.drain(reading)
                 os.close(reading)
                 control.close()
                 self._open.discard(control)
-        return Ended(how, tree.exit_code, output.text(), output.size_bytes)
+        return Ended(how, tree.exit_code, output.text(), output.size_bytes, put_right=tuple(righted))
 
     async def end(self, keys: Collection[str]) -> None:
         """End every process of the calls with these keys, no matter which driver started it."""

@@ -20,6 +20,7 @@ from holdfast.protocol.ports import CallContext
 from holdfast.protocol.traffic import MAX_EXCHANGES, Exchange, Requests
 from holdfast.redact import Redactor, part_of
 from holdfast.sandbox.process import Ended, Processes
+from holdfast.tools import aside
 from holdfast.tools.blocking import Refused, in_thread
 
 MAX_RUNNING = 8
@@ -84,6 +85,7 @@ class Process:
         self.output = Recent()
         self.task: asyncio.Task[Ended]
         self._timeout_s = launch.timeout_s
+        self._workspace = launch.cwd
         self._redact = redact
         self._news = asyncio.Event()
         self._exchanges: list[Exchange] = []
@@ -109,7 +111,8 @@ class Process:
         if (error := self.task.exception()) is not None:
             return f"could not be started: {error.strerror if isinstance(error, OSError) else error}"
         ended = self.task.result()
-        return f"killed after {self._timeout_s:g} s" if ended.how in ("timeout", "idle") else how_ended(ended)
+        how = f"killed after {self._timeout_s:g} s" if ended.how in ("timeout", "idle") else how_ended(ended)
+        return how + aside.told(ended.put_right, self._workspace)
 
     async def news(self, seen: int, timeout_s: float | None = None) -> None:
         """Wait until it begins, has printed more than this, or ends, or for so long."""

@@ -10,7 +10,7 @@ has the lists of names. `sandbox` keeps the process inside.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Protocol, TypeGuard
@@ -25,6 +25,7 @@ from holdfast.protocol.fence import Backend, Fence, Launch, Sandbox, Walled
 from holdfast.protocol.settings import Walls
 from holdfast.sandbox.probing import interpreter
 from holdfast.sandbox.process import Processes
+from holdfast.tools.aside import Place, put_right, seen
 from holdfast.tools.blocking import Refused, in_thread
 from holdfast.tools.git_folders import is_repository
 from holdfast.tools.own import OwnPlaces, own_places
@@ -68,6 +69,8 @@ class _Folder(msgspec.Struct, frozen=True):
     """Links with the names of secrets. Where they lead may change without a change of the folder."""
     fixed: tuple[str, ...]
     """The paths of it that would be protected. Not all of them need to exist."""
+    fixed_links: tuple[str, ...]
+    """Links to folders that have such paths."""
     folders: tuple[str, ...]
     entries: int
 
@@ -156,15 +159,8 @@ class Fences:
             Refused: no command may run in such a workspace.
         """
         rules = self.rules(workspace, walls, readable, hosts)
-        more = rules.writable[len(rules.writable) - len(walls.write) :]
-        git = rules.writable[1 : len(rules.writable) - len(more)]
-        with self._lock:
-            found = [*self._below(workspace)]
-            others = [folder for top in more if not is_inside(workspace, top) for folder in self._below(top)]
-        fixed = [path for folder in git for path in _fixed(folder, _GIT, is_folder=True)]
-        for top in more:
-            fixed += _fixed(top, os.path.basename(top), is_folder=os.path.isdir(top))
-        fixed += (path for folder in (*found, *others) for path in folder.fixed)
+        found, others = self._folders_of(workspace, walls)
+        fixed = self._controlling(rules, walls, (*found, *others))
         links = [link for folder in found for link in folder.links]
         roots = (_real(workspace), *rules.writable, *rules.readable)
         return replace(
@@ -176,6 +172,34 @@ class Fences:
             ),
             protected=tuple(_protected(fixed, rules.writable)),
         )
+
+    def _folders_of(self, workspace: str, walls: Walls) -> tuple[list[_Folder], list[_Folder]]:
+        """Return the folders of the workspace, and of what else commands may change."""
+        more = [top for top in map(_real, walls.write) if not is_inside(workspace, top)]
+        with self._lock:
+            return [*self._below(workspace)], [folder for top in more for folder in self._below(top)]
+
+    def _controlling(self, rules: Fence, walls: Walls, folders: Iterable[_Folder]) -> list[str]:
+        """Return the paths that nobody may change. Not all of them need to exist."""
+        first_more = len(rules.writable) - len(walls.write)
+        fixed = [
+            path for folder in rules.writable[1:first_more] for path in _fixed(folder, _GIT, is_folder=True)
+        ]
+        for top in rules.writable[first_more:]:
+            fixed += _fixed(top, os.path.basename(top), is_folder=os.path.isdir(top))
+        return [*fixed, *(path for folder in folders for path in folder.fixed)]
+
+    def _places(self, fence: Fence, walls: Walls) -> list[str]:
+        """Return the controlling paths, also links to folders that have some."""
+        found, others = self._folders_of(fence.writable[0], walls)
+        links = [path for folder in (*found, *others) for path in folder.fixed_links]
+        return [*self._controlling(fence, walls, (*found, *others)), *links]
+
+    def _put_right(self, before: Mapping[str, Place], fence: Fence, walls: Walls) -> tuple[str, ...]:
+        try:
+            return put_right(before, self._places(fence, walls))
+        except Refused:  # it has too many files now: no command runs here until a person has looked
+            return ()
 
     async def recorded(
         self, tool: object, workspace: str, walls: Walls, hosts: Sequence[str] = ()
@@ -222,7 +246,8 @@ class Fences:
         fence = await in_thread(lambda: self.fence(workspace, walls, readable, reached))
         if walled is not None and walled.digest != fence.digest():
             raise Refused(_CHANGED)
-        return replace(launch, fence=fence)
+        before = await in_thread(lambda: seen(self._places(fence, walls)))
+        return replace(launch, fence=fence, put_right=lambda: self._put_right(before, fence, walls))
 
     def _repository(self, workspace: str) -> Sequence[str]:
         """Return the folders of a repository that lies elsewhere, as a worktree's and a submodule's do. One that does
@@ -270,7 +295,7 @@ class Fences:
             self._folders.pop(path, None)
             return None
         except PermissionError:  # its owner can let a command read it, and may know what is in it
-            return _Folder(0, (path,), (), (), (), 1)
+            return _Folder(0, (path,), (), (), (), (), 1)
         except OSError as error:
             shown = path if len(path) <= _SHOWN_CHARS else f"{path[:_SHOWN_CHARS]}..."
             raise Refused(f"{_NO_COMMANDS}: {shown} cannot be read ({error.strerror}). {_ADVICE}") from error
@@ -311,6 +336,7 @@ def _read(path: str, changed_ns: int) -> _Folder:
     masked: list[str] = []
     links: list[str] = []
     fixed: list[str] = []
+    fixed_links: list[str] = []
     folders: list[str] = []
     with os.scandir(path) as entries:
         found = [*entries]
@@ -323,7 +349,12 @@ def _read(path: str, changed_ns: int) -> _Folder:
             else:
                 masked.append(os.path.realpath(entry.path))
             continue
-        fixed += _fixed(entry.path, entry.name, is_folder=entry.is_dir())
+        here = [*_fixed(entry.path, entry.name, is_folder=entry.is_dir())]
+        fixed += here
+        if here and entry.is_symlink():
+            fixed_links.append(entry.path)
         if entry.name not in _SKIPPED and entry.is_dir(follow_symlinks=False):
             folders.append(entry.path)
-    return _Folder(changed_ns, tuple(masked), tuple(links), tuple(fixed), tuple(folders), len(found))
+    return _Folder(
+        changed_ns, tuple(masked), tuple(links), tuple(fixed), tuple(fixed_links), tuple(folders), len(found)
+    )

@@ -28,6 +28,7 @@ from holdfast.protocol.tools import Effect, Expectation, Files, OnInterrupt, Too
 from holdfast.sandbox.probing import interpreter
 from holdfast.sandbox.process import Ended, Processes, clean_environment
 from holdfast.sandbox.unnamed import unnamed_file
+from holdfast.tools import aside
 from holdfast.tools.annotations import placed, typed, unwrapped
 from holdfast.tools.blocking import Refused, in_thread
 from holdfast.tools.context import Context, fits
@@ -305,7 +306,8 @@ class FunctionTool(Generic[P, R]):
             why = f"{self.spec.name} ended without a result (exit code {ended.exit_code})."
             return RawResult("error", why, detail=ended.output[-4000:])
         returned = msgspec.json.decode(told, type=RawResult)
-        return msgspec.structs.replace(returned, requests=ended.requests)
+        text = returned.text + aside.told(ended.put_right, context.workspace)
+        return msgspec.structs.replace(returned, text=text, requests=ended.requests)
 
 
 def _converted(values: dict[str, Any], type_: Any, name: str) -> Any:

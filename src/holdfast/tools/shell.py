@@ -19,6 +19,7 @@ from holdfast.protocol.fence import Launch
 from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.protocol.tools import ToolSpec
 from holdfast.sandbox.process import Ended, clean_environment
+from holdfast.tools import aside
 from holdfast.tools.background import Background, how_ended
 from holdfast.tools.blocking import Refused
 from holdfast.tools.fencing import Fences
@@ -100,7 +101,8 @@ class Shell(Unplanned):
             why = f"The command could not be started: {error.strerror}."
             return RawResult("error", why, detail=repr(error))
         result = _result(ended, launch)
-        result = replace(result, text=result.text + note(ended, launch, context), requests=ended.requests)
+        notes = note(ended, launch, context) + aside.told(ended.put_right, context.workspace)
+        result = replace(result, text=result.text + notes, requests=ended.requests)
         is_negative = ended.how == "exited" and is_answer(arguments["command"], ended.exit_code)
         return replace(result, is_negative=True) if is_negative else result
 
