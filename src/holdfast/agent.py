@@ -33,6 +33,7 @@ from holdfast.library.following import (
     listed_sessions,
     watch,
 )
+from holdfast.library.isolating import in_copy, settings_of_copy, workshop_of
 from holdfast.library.runtime import SENDER, Runtime
 from holdfast.library.sections import custom_sections
 from holdfast.library.tools import built_in_names, check_deps, distinct, lent
@@ -41,6 +42,7 @@ from holdfast.protocol.ids import is_session_id, is_session_key
 from holdfast.protocol.ports import Delta, Tool
 from holdfast.protocol.rows import Approval, Sought
 from holdfast.protocol.settings import Settings, changed
+from holdfast.runtime.isolate import Accepted, accept, discard
 from holdfast.runtime.report import report
 from holdfast.tools.context import Context
 from holdfast.tools.function import tool
@@ -79,6 +81,7 @@ class AgentOptions(TypedDict, total=False):
     config: str | Path | Mapping[str, Any] | None
     runtime: Runtime | None
     workspace: str | Path | None
+    isolate: bool
     on_approval: OnApproval | None
 
 
@@ -103,6 +106,8 @@ class Agent(Generic[T]):
             is read; keys and addresses come from the providers' variables.
         runtime: Shared with other agents. It has `home` and `config` then.
         workspace: The folder of the built-in tools. The default is the session's last one, or the current folder.
+        isolate: Each session works in a copy of the workspace. `accept` takes over what changed in it, `discard`
+            removes it. This needs a home.
         output: The type of the answers: a dataclass, a TypedDict, a msgspec Struct, a pydantic model, a `list[...]`
             of one of them, or a JSON Schema as a dict. Each request contains the schema, and the model may repair a
             wrong answer at most twice. The default is words.
@@ -137,6 +142,7 @@ class Agent(Generic[T]):
         config: str | Path | Mapping[str, Any] | None = None,
         runtime: Runtime | None = None,
         workspace: str | Path | None = None,
+        isolate: bool = False,
         output: type[T] | Mapping[str, Any] | None = None,
         on_approval: OnApproval | None = None,
     ) -> None:
@@ -158,6 +164,7 @@ class Agent(Generic[T]):
         self._sections = custom_sections(sections or {})
         self._output = output_type(output)
         self._workspace = None if workspace is None else Path(workspace)
+        self._isolates = isolate
         self._told: set[str] = set()
         self._is_closed = False
 
@@ -417,6 +424,29 @@ class Agent(Generic[T]):
         if not is_ours:
             raise UsageError(f"{row.id} was already decided: {row.decision}, by {row.decided_by}.")
 
+    async def accept(self, session: str, *, allow: Iterable[str] = (), skip: Iterable[str] = ()) -> Accepted:
+        """Take over what a session changed in its copy of the workspace: all files, or none.
+
+        Args:
+            session: Its id, or CHANNEL:CHAT.
+            allow: Files that are accepted although they control other programs.
+            skip: Files and folders that stay as they are.
+
+        Raises:
+            NoSuchSession: there is no such session.
+            UsageError: it does not work in a copy.
+            Conflict: its run is open.
+        """
+        app = await self._open()
+        workshop, home = workshop_of(app)
+        return await accept(workshop, home, await found(app, session), SENDER, [*allow], [*skip])
+
+    async def discard(self, session: str) -> bool:
+        """Remove the copy in which a session worked. Return whether there was one. Raises what `accept` raises."""
+        app = await self._open()
+        workshop, home = workshop_of(app)
+        return (await discard(workshop, home, await found(app, session), SENDER)).is_copy
+
     # --- setting up -----------------------------------------------------------------------------
 
     def _configured(self, model: str, limits: Limits) -> Config:
@@ -469,7 +499,10 @@ class Agent(Generic[T]):
             raise UsageError("No model was given.", hint=hint)
         row = await app.store.session(session) if session else None
         recorded = row.workspace if row is not None else ""
-        workspace = self._workspace or Path(recorded or Path.cwd())
+        last = await settings_of_copy(app, session, recorded)
+        workspace = self._workspace or Path(
+            (last.tools.copy_of if last is not None else recorded) or Path.cwd()
+        )
         chosen = replace(app, config=self._config).settings(
             workspace,
             instructions=await self._instructed(app, session, deps),
@@ -482,7 +515,8 @@ class Agent(Generic[T]):
                 self._told.add(warning)
                 _log.warning(warning)
         await app.resolve(chosen.settings.model.facts.name)  # a model that cannot be called gets no task
-        return changed(chosen.settings, sections=self._sections)
+        settings = changed(chosen.settings, sections=self._sections)
+        return await in_copy(app, last, settings) if self._isolates or last is not None else settings
 
     async def _instructed(self, app: App, session: str, deps: object) -> str:
         """Return the instructions of the run: those that were recorded when it opened, if it is open."""

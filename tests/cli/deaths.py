@@ -18,17 +18,26 @@ _STEPS = ("fsync", "rename", "unlink", "rmdir", "fchmod", "mkdir")
 
 def dies_at(step: int, folder: Path, environ: Mapping[str, str], *arguments: str) -> int | None:
     """Run a command in a process that dies before that step. Return its exit code; None if it died."""
+
+    def command() -> int:
+        os.chdir(folder)
+        os.environ.update(environ)
+        return run(arguments)
+
+    return dies_in(step, command)
+
+
+def dies_in(step: int, work: Callable[[], int]) -> int | None:
+    """Do work in a process that dies before that step. Return its exit code; None if it died."""
     pid = os.fork()
     if pid == 0:
         try:
-            os.chdir(folder)
-            os.environ.update(environ)
             with open(os.devnull, "r+") as nowhere:  # noqa: PTH123
                 for stream in (0, 1, 2):
                     os.dup2(nowhere.fileno(), stream)
             sys.stdin = sys.stdout = sys.stderr = open(os.devnull, "w+")  # noqa: PTH123, SIM115
             _count(step)
-            os._exit(run(arguments))
+            os._exit(work())
         finally:
             os._exit(99)
     _, status = os.waitpid(pid, 0)

@@ -463,7 +463,7 @@ CONDUCT = (
     Mutation(
         "what a person put back is missing in the ledger",
         "core/evolve.py",
-        'if not paths or why == "rewind":',
+        'if why == "rewind" or not (paths or why == "discard"):',
         "if True:",
         "tests/core/test_ledger.py",
     ),

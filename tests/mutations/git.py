@@ -10,7 +10,7 @@ GIT = (
     Mutation(
         "git gets the config of the repository",
         "tools/repository.py",
-        "if key in _KEPT_KEYS and _VALUE.match(value):",
+        "if key in KEPT_KEYS and _VALUE.match(value):",
         "if section and name:",
         f"{_TESTS}::test_no_program_of_the_config_runs",
     ),

@@ -12,8 +12,8 @@ from holdfast.errors import Lapsed
 from holdfast.protocol.tools import FileRestore
 from holdfast.storage.images import FILES, Images
 from holdfast.tools.own import OwnPlaces
-from holdfast.tools.restoring import GONE, Shelf, look_at, put_back, remove_folders
-from holdfast.views.edits import Place
+from holdfast.tools.restoring import GONE, LINK, Shelf, link_content, look_at, put_back, remove_folders
+from holdfast.views.edits import MODE, Place
 from tests.syncs import record_syncs
 
 OWN = OwnPlaces()
@@ -90,7 +90,8 @@ def test_nothing_but_the_file_itself_is_replaced(shelf: Shelf, work: Path, kind:
             (work / "f").mkdir()
         case "linked folder":
             (work / "d").symlink_to("elsewhere")
-    assert look_at(OWN, shelf.images, Place(str(work), path)).problem != ""
+    found = look_at(OWN, shelf.images, Place(str(work), path))
+    assert found.problem or found.odd
     assert put_back(OWN, goal(shelf, work, path), shelf, lambda: 9) != ""
     assert (work / "elsewhere" / "f").read_text() == "new"
 
@@ -132,3 +133,22 @@ def test_what_is_kept_again_is_young_and_its_name_durable(
     shelf.images.put("S", b"old")
     assert path.stat().st_mtime > 1
     assert [sync.path for sync in syncs if path.name in sync.names] == [path.parent]
+
+
+def test_a_link_is_put_back_as_a_link_and_what_it_replaces_is_kept(shelf: Shelf, work: Path) -> None:
+    (work / "f").write_text("new")
+    mark = shelf.images.put("S", link_content("elsewhere"))
+    new = shelf.images.mark(b"new")
+    assert put_back(OWN, FileRestore(str(work), "f", new, mark, 0o644, LINK), shelf, lambda: 9) == ""
+    assert (work / "f").readlink() == Path("elsewhere")
+    assert put_back(OWN, FileRestore(str(work), "f", mark, new, LINK, 0o644), shelf, lambda: 9) == ""
+    assert (work / "f").read_text() == "new"
+    assert [path.name for path in work.iterdir()] == ["f"]
+
+
+def test_only_the_permissions_change_if_the_content_stays(shelf: Shelf, work: Path) -> None:
+    (work / "f").write_text("old")
+    old = shelf.images.mark(b"old")
+    assert put_back(OWN, FileRestore(str(work), "f", old, old, 0o644, 0o755), shelf, lambda: 9) == ""
+    assert ((work / "f").read_text(), (work / "f").stat().st_mode & 0o777) == ("old", 0o755)
+    assert put_back(OWN, FileRestore(str(work), "f", old, old, 0o640, 0o600), shelf, lambda: 9) == MODE

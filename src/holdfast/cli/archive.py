@@ -32,6 +32,8 @@ from holdfast.protocol.settings import Posture
 from holdfast.runtime import archive
 from holdfast.runtime.acceptance import before_sending
 from holdfast.runtime.drafts import draft_beside
+from holdfast.runtime.isolate import drop_copies
+from holdfast.views.edits import workspaces_of
 from holdfast.views.lines import COMMAND, Line, Span, neutral, one_line
 
 FILE_BYTES = 4 << 30
@@ -202,7 +204,8 @@ def delete(
     holdfast delete 01J8
     holdfast delete cli:docs --yes
 
-    What you typed for it in `chat` is also removed from the history of the prompt. Nothing is deleted while a process
+    What you typed for it in `chat` is also removed from the history of the prompt, and so is a copy of the workspace
+    in which it worked. Nothing is deleted while a process
     drives the session, or if a branch shares its records.
     """
     return asyncio.run(_delete(home_of(home), session, is_sure=is_sure, is_json=is_json))
@@ -216,8 +219,15 @@ async def _delete(home: Home, name: str, *, is_sure: bool, is_json: bool) -> int
             tell("Nothing was deleted.")
             return _NOT_DELETED
         recall = Recall(home.folder, str)
+        folders: set[str] = set()
+
+        def forget(records: Sequence[Record]) -> None:
+            recall.forget(_messages(records))
+            folders.update(workspaces_of(records))
+
         try:
-            await archive.delete(store, session, lambda records: recall.forget(_messages(records)))
+            await archive.delete(store, session, forget)
+            await drop_copies(store, home.folder, session, folders)
         except OSError as error:
             raise StorageError(
                 f"The history of the prompt cannot be written: {error.strerror or error}. Nothing was deleted.",

@@ -39,6 +39,8 @@ COMMANDS: Mapping[str, tuple[Row, ...]] = {
         Row("compact", "holdfast.cli.compact:compact", "Shorten what the model sees of a session."),
         Row("undo", "holdfast.cli.undo:undo", "Put back the files that the last message changed."),
         Row("rewind", "holdfast.cli.rewind:rewind", "Go back to a record, and on from there."),
+        Row("accept", "holdfast.cli.isolate:accept", "Take over what changed in a copy of the workspace."),
+        Row("discard", "holdfast.cli.isolate:discard", "Remove a copy of the workspace and its changes."),
         Row("approve", "holdfast.cli.control:approve", "Approve a call that waits for you."),
         Row("deny", "holdfast.cli.control:deny", "Deny a call that waits for you."),
     ),

@@ -187,12 +187,13 @@ def _check_filled(flags: RunFlags) -> None:
 
 
 def workspace_of(flags: RunFlags, recorded: Settings | None) -> Path:
-    """Return the folder that tools work in.
+    """Return the workspace of the user, in which tools work, or in a copy of it.
 
     Raises:
         UsageError: It is not a folder.
     """
-    named = flags.workspace or (recorded.tools.workspace if recorded else "")
+    past = (recorded.tools.copy_of or recorded.tools.workspace) if recorded else ""
+    named = flags.workspace or past
     folder = expanded(named) if named else Path.cwd()
     if not is_folder(folder):
         raise UsageError(f"The workspace {folder} is not a folder.", hint="Name another one with -w DIR.")
@@ -262,8 +263,12 @@ def _known(past: ModelFacts | None, asked: ModelFacts | None) -> ModelFacts | No
     return past if past is not None and asked is not None and past.name == asked.name else asked
 
 
-def chosen(app: App, flags: RunFlags, recorded: Settings | None, *, is_terminal: bool) -> Chosen:
+def chosen(
+    app: App, flags: RunFlags, recorded: Settings | None, *, is_terminal: bool, copy: Path | None = None
+) -> Chosen:
     """Return the settings of a run, with warnings for the user. The app has the configuration of `configured`.
+
+    `copy`: a copy of the workspace, in which the run works.
 
     Raises:
         UsageError: No model, unknown provider, a cost limit without a price, or an unreadable instruction file.
@@ -273,8 +278,9 @@ def chosen(app: App, flags: RunFlags, recorded: Settings | None, *, is_terminal:
         model = past.model.facts.name
     else:
         model = flags.model or ""
+    workspace = workspace_of(flags, past)
     fresh = app.settings(
-        workspace_of(flags, past),
+        copy or workspace,
         model=model,
         instructions=_instructions(flags.system)
         if flags.system
@@ -287,7 +293,8 @@ def chosen(app: App, flags: RunFlags, recorded: Settings | None, *, is_terminal:
         is_terminal=is_terminal,
     )
     needs_plan = flags.needs_plan or (past is not None and past.conduct.needs_plan)
-    settings = changed(fresh.settings, needs_plan=needs_plan)
+    copy_of = str(workspace) if copy is not None else ""
+    settings = changed(fresh.settings, needs_plan=needs_plan, copy_of=copy_of)
     if needs_plan and not offers(UPDATE_PLAN, settings):
         raise UsageError(
             f"--plan: The tool {UPDATE_PLAN} is not allowed, so there could never be a plan.",

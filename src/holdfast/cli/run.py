@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
@@ -16,7 +17,7 @@ from holdfast.app import App, open_app
 from holdfast.cli.ask import Person
 from holdfast.cli.attachments import from_stdin, given, message_with
 from holdfast.cli.edits import Edits
-from holdfast.cli.flags import RunFlags, chosen, configured, taking_flags
+from holdfast.cli.flags import RunFlags, chosen, configured, taking_flags, workspace_of
 from holdfast.cli.keyboard import Keyboard
 from holdfast.cli.live import MARKDOWN, Bottom, JsonView, LineView, LiveView, View
 from holdfast.cli.options import HomeFlag, SessionName, home_of
@@ -51,6 +52,7 @@ from holdfast.views.stored import readable_here
 
 Output = Literal["text", "json", "stream"]
 
+_ISOLATE = "holdfast.cli.isolate"
 _HOW_TO_NAME = (
     "Name a new session CHANNEL:CHAT, as in `-s cli:docs`: two labels of 1 to 64 letters, digits, dots, dashes and"
     " underscores. An existing session can also be named by its id, a prefix of it, or `last`."
@@ -63,6 +65,9 @@ KeyFlag = Annotated[
     ),
 ]
 ResultFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.")]
+IsolateFlag = Annotated[
+    bool, typer.Option("--isolate", help="Work in a copy of the workspace. `accept` takes over the changes.")
+]
 StreamFlag = Annotated[
     bool, typer.Option("--stream-json", help="Print every event and delta, one JSON object per line.")
 ]
@@ -75,6 +80,7 @@ def run(
     session: KeyFlag = None,
     is_json: ResultFlag = False,
     is_stream: StreamFlag = False,
+    is_isolated: IsolateFlag = False,
     home: HomeFlag = None,
 ) -> int:
     """Run a task. The answer goes to stdout, progress to stderr.
@@ -86,6 +92,7 @@ def run(
     git diff | holdfast run "review this"  the diff is a part of the message
     holdfast run "what is wrong here?" --attach screen.png --attach log.txt
     cat task.md | holdfast run -           the task comes from stdin
+    holdfast run "try another parser" --isolate      then `holdfast accept last` or `holdfast discard last`
     """
     is_task = task == "-"
     text = _from_stdin() if is_task else task
@@ -93,7 +100,8 @@ def run(
         raise UsageError("The task is empty.", hint='Say what to do: `holdfast run "TASK"`.')
     output = output_of(is_json=is_json, is_stream=is_stream)
     stdin = from_stdin(flags.attach or (), is_taken=is_task, is_quiet=flags.is_quiet)
-    return asyncio.run(_run(home_of(home), name_of(session), text, flags, output, stdin))
+    begun = _run(home_of(home), name_of(session), text, flags, output, stdin, is_isolated=is_isolated)
+    return asyncio.run(begun)
 
 
 @taking_flags
@@ -156,9 +164,11 @@ def name_of(session: str | None) -> str:
 # --- the commands -------------------------------------------------------------------------------
 
 
-async def _run(home: Home, name: str, text: str, flags: RunFlags, output: Output, stdin: bytes) -> int:
+async def _run(
+    home: Home, name: str, text: str, flags: RunFlags, output: Output, stdin: bytes, *, is_isolated: bool
+) -> int:
     past = await past_of(home, name) if name else None
-    async with at_work(home, flags, past) as (app, settings):
+    async with at_work(home, flags, past, is_isolated=is_isolated) as (app, settings):
         words = await message_with(app, text, settings, given(app, flags.attach or (), stdin))
         state = await send(app, past.now if past else None, name, words)
         return await work(app, state, settings, output, flags.detail)
@@ -228,7 +238,12 @@ async def existing(home: Home, name: str) -> Prospect:
 
 @asynccontextmanager
 async def at_work(
-    home: Home, flags: RunFlags, past: Prospect | None, *, is_new_task: bool = True
+    home: Home,
+    flags: RunFlags,
+    past: Prospect | None,
+    *,
+    is_new_task: bool = True,
+    is_isolated: bool = False,
 ) -> AsyncIterator[tuple[App, Settings]]:
     """Open the app, and return it with the settings of the next run. The most important warning goes to stderr.
 
@@ -243,6 +258,10 @@ async def at_work(
     async with open_app(configured(home, flags, recorded), home) as app:
         settings, warnings = chosen(app, flags, recorded, is_terminal=has_person())
         await app.resolve(settings.model.facts.name)
+        if is_isolated or (recorded is not None and recorded.tools.copy_of):
+            make = import_module(_ISOLATE).copy_of_run
+            copy = await make(app, home, recorded, workspace_of(flags, recorded), is_asked=is_isolated)
+            settings, _ = chosen(app, flags, recorded, is_terminal=has_person(), copy=Path(copy.folder))
         if flags.detail != "quiet":
             warn(app, settings, warnings)
         yield app, settings
@@ -277,7 +296,17 @@ async def work(app: App, state: State, settings: Settings, output: Output, detai
         before_files = last_before_files(each for each in map(readable_here, stored) if each is not None)
     for line in next_steps(came_to, approvals, before_files=before_files):
         tell(line)
+    await _tell_copy(app, state.session, settings)
     return code
+
+
+async def _tell_copy(app: App, session: str, settings: Settings) -> None:
+    """Tell what changed in the copy of the workspace, if the run works in one."""
+    if settings.tools.copy_of and app.home is not None:
+        isolate = import_module(_ISOLATE)
+        found = await isolate.waiting_copy(app.home, app.store, settings.tools.workspace)
+        for line in isolate.waiting_lines(session, found) if found is not None else ():
+            tell(line)
 
 
 async def what_came_of(app: App, rest: Rest) -> Result[Any]:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.diffs import show_diff
+from holdfast.cli.isolate import waiting_copy, waiting_lines
 from holdfast.cli.options import HomeFlag, JsonFlag, SessionName, home_of
 from holdfast.cli.reading import read_session, reading
 from holdfast.cli.terminal import columns, say, say_json, tell
@@ -16,7 +17,7 @@ from holdfast.config.paths import Home
 from holdfast.context.requests import attached, body_of, requests
 from holdfast.errors import NoSuchSession, RecordErased, StorageCorrupt, UsageError
 from holdfast.protocol.counts import counted
-from holdfast.protocol.ports import Journals
+from holdfast.protocol.ports import Journals, Store
 from holdfast.runtime.enclosing import contents_of
 from holdfast.runtime.plain import PlainEvents
 from holdfast.views.events_view import event_lines, event_row
@@ -99,6 +100,7 @@ async def show_view(home: Home, name: str, view: str = "", number: int = 0, *, i
                     say_json(overview(session))
                 else:
                     say(transcript_lines(session, columns(sys.stdout)))
+                    await _tell_copy(home, store, session)
             case "--events":
                 await _show_events(store, session, is_json)
             case "--request":
@@ -116,6 +118,13 @@ async def show_view(home: Home, name: str, view: str = "", number: int = 0, *, i
                         say_json(row)
                 else:
                     say(lines(told, columns(sys.stdout)))
+
+
+async def _tell_copy(home: Home, store: Store, session: StoredSession) -> None:
+    """Tell what waits in the copy of the workspace, if the session works in one."""
+    waits = await waiting_copy(home, store, session.row.workspace)
+    for line in waiting_lines(session.row.session, waits) if waits is not None else ():
+        tell(line)
 
 
 async def _show_events(store: Journals, session: StoredSession, is_json: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -19,6 +20,7 @@ from holdfast.config.paths import Home
 from holdfast.protocol.commands import Restoring
 from holdfast.protocol.ports import Store
 from holdfast.protocol.tools import FileRestore, KeptFile
+from holdfast.runtime import copies
 from holdfast.runtime.differences import changed_since
 from holdfast.runtime.fold import readable
 from holdfast.runtime.undo import Plan, Workshop, planned, put_back, shelf_of
@@ -50,7 +52,8 @@ def undo(
     holdfast undo last --redo
 
     If something else has changed a file since, undo leaves that file alone and exits with 1. It undoes only edits of
-    file tools, not what shell commands changed. The model reads about the undo in its next turn.
+    file tools, not what shell commands changed. What `accept` took over is undone whole. The model reads about the
+    undo in its next turn.
     """
     why: Restoring = "redo" if is_redo else "undo"
     found = asyncio.run(_put_back(home_of(home), session, why, plan_of(why, count), is_dry=is_dry))
@@ -58,7 +61,7 @@ def undo(
         say_json({"session": found.session, **files_row(found)})
     else:
         say(files_lines(found, why, is_dry=is_dry))
-        if not is_redo:
+        if not is_redo and not found.is_whole:
             tell("What shell commands changed is not undone.")
     return _KEPT if found.kept else 0
 
@@ -71,6 +74,8 @@ class Found(NamedTuple):
     kept: Sequence[KeptFile]
     diffs: Sequence[FileDiff] = ()
     """What something else changed in the files that stay as they are."""
+    is_whole: bool = False
+    """It was accepted from a copy of the workspace, so what commands changed is in it."""
 
 
 def plan_of(why: Restoring, count: int) -> Plan:
@@ -99,7 +104,11 @@ async def put_files_back(
     else:
         outcome = await put_back(workshop, session, sender(), why, plan)
         found = Found(session, *outcome)
-    return found._replace(diffs=await diffs_of(workshop, session, found.kept, home))
+    row = await store.session(session)
+    folder = row.workspace if row is not None else ""
+    is_copy = copies.beside(home.folder) in Path(folder).parents
+    is_whole = is_copy and bool(found.done) and all(each.workspace != folder for each in found.done)
+    return found._replace(is_whole=is_whole, diffs=await diffs_of(workshop, session, found.kept, home))
 
 
 async def diffs_of(

@@ -5,7 +5,7 @@ It decides nothing. An event about an unknown call changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, get_args
 
 from msgspec.structs import replace
@@ -35,6 +35,14 @@ from holdfast.core.state import (
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Restoring
 
+_DONE_TO_FILES: Mapping[Restoring, str] = {
+    "undo": "took back the edits of {}",
+    "redo": "made again the edits of {}",
+    "rewind": "",
+    "accept": "accepted the changes of {}",
+    "discard": "discarded all changes in the copy of the workspace",
+}
+"""What a person did to files, as the ledger says it."""
 NO_EPOCH = -1
 """The epoch of the attempts that a branch inherits, or that came in a file: no driver here has it."""
 
@@ -173,9 +181,9 @@ def _of_files(state: State, event: e.FileEvent) -> State:
 
 def _put_back(state: State, why: Restoring, paths: Sequence[str]) -> State:
     """A person put files back. Otherwise the ledger would go on telling that they are written."""
-    if not paths or why == "rewind":  # a rewind is of a branch, which knows of no edit
+    if why == "rewind" or not (paths or why == "discard"):  # a rewind is of a branch, which knows of no edit
         return state
-    what = f"{'made again' if why == 'redo' else 'took back'} the edits of {', '.join(paths)}"
+    what = _DONE_TO_FILES[why].format(", ".join(paths))
     noted = ledger.noted(state.ledger, "decision", what, state.seq)
     return replace(state, ledger=noted, progress=progress.changed(state.progress))
 

@@ -91,8 +91,9 @@ class Stop(msgspec.Struct, frozen=True, omit_defaults=True, tag="stop"):
     reason: str = "stopped"
 
 
-Restoring = Literal["undo", "redo", "rewind"]
-"""Why files are put back. redo: an undo is taken back. rewind: a branch begins at an earlier record."""
+Restoring = Literal["undo", "redo", "rewind", "accept", "discard"]
+"""Why files are put back. redo: an undo is taken back. rewind: a branch begins at an earlier record. accept: what
+changed in a copy of the workspace goes to the workspace. discard: the copy was removed, and no file is put back."""
 
 
 class Restore(msgspec.Struct, frozen=True, omit_defaults=True, tag="restore"):

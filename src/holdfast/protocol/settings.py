@@ -45,6 +45,8 @@ class ToolSettings(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, ta
     """Which tools, and where they work."""
 
     workspace: str
+    copy_of: str = ""
+    """The workspace of the user, if this one is a copy of it."""
     allow_tools: tuple[str, ...] = ()
     """Globs; empty means all."""
     deny_tools: tuple[str, ...] = ()

@@ -54,7 +54,7 @@ async def fork(
     draft = Draft(fold.state, now_ms, 0, _EPOCH, CAUSE)
     draft.add(SessionForked(branch, parent, at_seq, is_rewind))
     if workspace and draft.state.settings is not None:
-        change_settings(draft, changed(draft.state.settings, workspace=workspace))
+        change_settings(draft, changed(draft.state.settings, workspace=workspace, copy_of=""))
     commit = fold.commit(fold.take(draft), _EPOCH, now_ms, releases_lease=True)
     # One transaction makes the branch: if this is killed, there is no empty session.
     await store.begin(replace(commit, forked_from=parent), this_process(), LEASE_MS)

@@ -12,10 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from holdfast.errors import NoSuchSession
 from holdfast.protocol.commands import Principal, Restore, Restored, Restoring
 from holdfast.protocol.events import FilesRestoring, Record
-from holdfast.protocol.ports import Clock, Store
+from holdfast.protocol.ports import Check, Clock, Store
 from holdfast.protocol.tools import FileRestore, KeptFile
 from holdfast.runtime.fold import readable
 from holdfast.runtime.visit import Visit, visiting
@@ -86,7 +88,7 @@ async def put_back(
         records = [readable(each) for each in await workshop.store.read(session)]
         left = open_restore(records)
         if left is not None:
-            outcome = await _finish(workshop, visit, left)
+            outcome = await finish(workshop, visit, left)
             if left.why == why:
                 return outcome
             records = [readable(each) for each in await workshop.store.read(session)]
@@ -95,23 +97,58 @@ async def put_back(
             return PutBack((), todo.kept)
         await visit.tell(Restore(why, todo.messages, todo.files, todo.kept))
         intent = FilesRestoring(why, principal.label, todo.messages, todo.files, todo.kept)
-        return await _finish(workshop, visit, intent)
+        return await finish(workshop, visit, intent)
 
 
-async def _finish(workshop: Workshop, visit: Visit, intent: FilesRestoring) -> PutBack:
+async def finish(workshop: Workshop, visit: Visit, intent: FilesRestoring) -> PutBack:
     """Do what an intent says, and record the outcome."""
     shelf = await shelf_of(workshop, visit.fold.session)
-    done: list[FileRestore] = []
-    kept = list(intent.kept)
-    for goal in intent.files:
-        reason = await asyncio.to_thread(restoring.put_back, workshop.own, goal, shelf, visit.lease.check)
-        if reason:
-            kept.append(KeptFile(goal.path, reason))
-        elif goal.before != goal.after:
-            done.append(goal)
-    await asyncio.to_thread(restoring.remove_folders, workshop.own, intent.files, visit.lease.check)
-    await visit.tell(Restored(intent.why, tuple(goal.path for goal in done), tuple(kept)))
-    return PutBack(tuple(done), tuple(kept))
+    reasons = await asyncio.to_thread(_put_all_back, workshop.own, intent, shelf, visit.lease.check)
+    failed = {path for path, _ in reasons}
+    done = tuple(
+        goal
+        for goal in intent.files
+        if goal.path not in failed and (goal.before, goal.before_mode) != (goal.after, goal.mode)
+    )
+    if intent.why == "accept" and failed:
+        done = ()
+    elif intent.why != "accept":
+        done = tuple(goal for goal in done if goal.before != goal.after)
+    kept = (*intent.kept, *(KeptFile(*each) for each in reasons))
+    await visit.tell(Restored(intent.why, tuple(goal.path for goal in done), kept))
+    return PutBack(done, kept)
+
+
+def _put_all_back(
+    own: OwnPlaces, intent: FilesRestoring, shelf: restoring.Shelf, check: Check
+) -> list[tuple[str, str]]:
+    """Return the files that stay as they are, each with the reason. What is accepted changes all files or none."""
+    reasons = _in_order(own, intent.files, shelf, check)
+    if intent.why == "accept" and reasons:
+        failed = {path for path, _ in reasons}
+        back = [_reversed(goal) for goal in intent.files if goal.path not in failed]
+        # A file that something else changed in this moment stays: the next command tells it from what was accepted.
+        reasons += _in_order(own, back, shelf, check)
+    return reasons
+
+
+def _in_order(
+    own: OwnPlaces, goals: Sequence[FileRestore], shelf: restoring.Shelf, check: Check
+) -> list[tuple[str, str]]:
+    """Put files back, and return those that stay. A file that goes may be where a folder is to be, or above one."""
+    removed = [goal for goal in goals if not goal.after]
+    reasons = {}
+    for goal in removed:
+        reasons[goal.path] = restoring.put_back(own, goal, shelf, check)
+    restoring.remove_folders(own, removed, check)
+    for goal in goals:
+        if goal.after:
+            reasons[goal.path] = restoring.put_back(own, goal, shelf, check)
+    return [(goal.path, reasons[goal.path]) for goal in goals if reasons[goal.path]]
+
+
+def _reversed(goal: FileRestore) -> FileRestore:
+    return replace(goal, before=goal.after, after=goal.before, before_mode=goal.mode, mode=goal.before_mode)
 
 
 async def todo_of(workshop: Workshop, session: str, records: Sequence[Record], plan: Plan) -> Todo:

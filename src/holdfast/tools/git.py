@@ -5,21 +5,18 @@ refused too.
 """
 
 # Names are compared as they are written.
-# ruff: noqa: PTH117
 
 from __future__ import annotations
 
 import asyncio
 import os
 import re
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from holdfast.policy.paths import is_inside
 from holdfast.protocol.counts import counted
 from holdfast.protocol.fence import Launch
 from holdfast.protocol.ports import CallContext, RawResult
@@ -27,6 +24,7 @@ from holdfast.protocol.tools import ToolSpec
 from holdfast.sandbox.process import Ended, Processes
 from holdfast.tools.blocking import Refused, in_thread
 from holdfast.tools.fencing import own_fence
+from holdfast.tools.ignoring import program
 from holdfast.tools.own import OwnPlaces
 from holdfast.tools.readers import reader
 from holdfast.tools.repository import View, borrowed, find, has_entry, view_of, write_config
@@ -131,8 +129,8 @@ class _GitTool(Unplanned):
 
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
         """Return what git prints, or why it fails."""
-        program = _program(context.workspace)
-        if not program:
+        found = program(context.workspace)
+        if not found:
             return RawResult("error", "git is not installed.")
         root = Root(context.workspace, self._own)
         ends_at = asyncio.get_running_loop().time() + context.timeout_s
@@ -140,7 +138,7 @@ class _GitTool(Unplanned):
             views = await in_thread(lambda: view_of(find(context.workspace, self._own), self._own))
             view = await in_thread(views.__enter__)
             try:
-                git = _Git(self._processes, program, view, context, root, ends_at)
+                git = _Git(self._processes, found, view, context, root, ends_at)
                 theirs = str(Path(view.folder, "theirs"))
                 listed = await git.run("config", "--file", theirs, "--no-includes", "--list", "-z")
                 await in_thread(lambda: write_config(view, listed))
@@ -273,17 +271,7 @@ class GitLog(_GitTool):
 
 def are_of_use(workspace: str) -> bool:
     """Return whether these tools can do anything in a workspace: it is in a repository, and git is installed."""
-    return has_entry(workspace) and bool(_program(workspace))
-
-
-def _program(workspace: str) -> str:
-    """Return git's file. One in the workspace does not count: it may be anything."""
-    workspace = os.path.realpath(workspace)
-    for folder in os.get_exec_path():
-        found = shutil.which("git", path=folder) if os.path.isabs(folder) else None
-        if found and not is_inside(workspace, os.path.realpath(found)):
-            return found
-    return ""
+    return has_entry(workspace) and bool(program(workspace))
 
 
 def _check_revision(revision: str) -> None:

@@ -41,7 +41,7 @@ _VALUE = re.compile(r"[A-Za-z0-9.-]{0,32}\Z")
 _WORKTREE = re.compile(r"(?m)^\tworktree = ([^\"\\#;\n]+)$")
 """As git writes it into the config of a submodule. A path with characters that it would quote is not read."""
 
-_KEPT_KEYS = frozenset({
+KEPT_KEYS = frozenset({
     "core.autocrlf", "core.checkstat", "core.eol", "core.filemode", "core.ignorecase", "core.precomposeunicode",
     "core.repositoryformatversion", "core.sparsecheckout", "core.sparsecheckoutcone", "core.symlinks",
     "core.trustctime", "extensions.objectformat", "extensions.refstorage",
@@ -148,10 +148,10 @@ def view_of(repository: Repository, own: OwnPlaces) -> Iterator[View]:
         if not _HEAD.match(head):
             raise Refused("The repository's HEAD names neither a branch nor a commit.")
         Path(folder, "HEAD").write_text(head + "\n")
-        for source, names in ((repository.folder, _per_worktree(repository)), (repository.common, _OF_ALL)):
+        for source, names in ((repository.folder, per_worktree(repository)), (repository.common, _OF_ALL)):
             for name in names:
                 with suppress(FileNotFoundError):
-                    _copy(source, name, own, os.path.join(folder, name))
+                    copy_small(source, name, own, os.path.join(folder, name))
         for name in ("objects", "refs", "reftable"):
             if os.path.isdir(os.path.join(repository.common, name)):
                 os.symlink(os.path.join(repository.common, name), os.path.join(folder, name))
@@ -205,9 +205,9 @@ def write_config(view: View, listed: str) -> None:
         key, has_value, value = entry.partition("\n")
         value = value if has_value else "true"
         section, _, name = key.rpartition(".")
-        if section == "extensions" and key not in _KEPT_KEYS and name not in _IDLE_EXTENSIONS:
+        if section == "extensions" and key not in KEPT_KEYS and name not in _IDLE_EXTENSIONS:
             raise Refused(f"The repository needs the extension {name!r}, which these tools do not know.")
-        if key in _KEPT_KEYS and _VALUE.match(value):
+        if key in KEPT_KEYS and _VALUE.match(value):
             lines += [f"[{section}]", f"\t{name} = {value}"]
     Path(view.folder, "config").write_text("\n".join(lines) + "\n")
 
@@ -222,7 +222,8 @@ def _top_of(workspace: str) -> str:
     return top
 
 
-def _per_worktree(repository: Repository) -> Sequence[str]:
+def per_worktree(repository: Repository) -> Sequence[str]:
+    """Return the names of small files that a linked working tree has for itself."""
     shared = [name for name in os.listdir(repository.folder) if name.startswith("sharedindex.")]
     return [*_OF_WORKTREE, *shared]
 
@@ -294,7 +295,7 @@ def _refuse_borrowed_objects(common: str) -> None:
                 raise Refused("The repository's `objects` has a symbolic link, so it is not read.")
 
 
-def _copy(folder: str, name: str, own: OwnPlaces, to: str) -> None:
+def copy_small(folder: str, name: str, own: OwnPlaces, to: str) -> None:
     """Copy a file with its time. Git compares the index's with those of the files: one that changed in the second of
     the index may have changed after it.
     """

@@ -4,9 +4,14 @@ A file is walked to as a file tool does it: no link leads away, and nothing that
 What is overwritten is kept, so that an undo can be undone. `views.edits` says what to put back.
 """
 
+# Pathlib makes an object for each name.
+# ruff: noqa: PTH114, PTH118
+
 from __future__ import annotations
 
+import hashlib
 import os
+import stat
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
@@ -20,6 +25,7 @@ from holdfast.tools.blocking import Refused
 from holdfast.tools.own import OwnPlaces
 from holdfast.tools.workspace import (
     MISSING,
+    NotAFolder,
     PathRefused,
     Place,
     Root,
@@ -33,6 +39,11 @@ from holdfast.tools.workspace import (
 from holdfast.tools.writing import changed, content_hash, is_same, listable, permissions, replace_file, sweep
 from holdfast.views import edits
 
+LINK = stat.S_IFLNK
+"""Stands for the permission bits of a symbolic link. Its content is where it leads."""
+_LEADS_TO = b"\0link to "
+"""Begins the content of a link, so that no usual file has the same."""
+_ELSEWHERE = "a link leads elsewhere now"
 GONE = "its old content is not kept, or was dropped"
 
 
@@ -52,13 +63,44 @@ class Shelf(msgspec.Struct, frozen=True):
 
 
 def look_at(own: OwnPlaces, images: Images, where: edits.Place) -> edits.Found:
-    """Return what is at a place, and why it cannot be put back, if so."""
+    """Return what is at a place, and why it cannot be put back, if so. Under a file or link there is nothing."""
+    if _is_under_link(where.workspace, where.path):
+        return edits.Found("", odd=_ELSEWHERE)
     try:
-        with place(Root(where.workspace, own), where.path) as found:
+        with place(Root(where.workspace, own), where.path, follows_last=False) as found:
+            facts = look(found)
+            if facts is not None and stat.S_ISDIR(facts.st_mode) and found.path == where.path:
+                return edits.Found("", odd=f"{where.path} is a folder, not a file.")
             _refuse_other(where.path, found)
-            return edits.Found(content_hash(found, images.digest), permissions(look(found)))
+            mark, mode = state_of(found, images)
+            return edits.Found(mark, mode, odd=_ELSEWHERE if mode == LINK else "")
+    except NotAFolder as error:
+        return edits.Found("", odd=_reason(error))
     except (Refused, OSError) as error:
         return edits.Found("", 0, _reason(error))
+
+
+def _is_under_link(workspace: str, path: str) -> bool:
+    top = os.path.realpath(workspace)
+    return any(os.path.islink(os.path.join(top, above)) for above in _above(path, path.count("/")))
+
+
+def state_of(found: Place, images: Images) -> tuple[str, int]:
+    """Return the mark and the permission bits of a file or link; ("", 0) if nothing is there."""
+    facts = look(found)
+    if facts is not None and stat.S_ISLNK(facts.st_mode):
+        return images.mark(link_content(os.readlink(found.name, dir_fd=found.folder_fd))), LINK
+    return content_hash(found, images.digest), permissions(facts)
+
+
+def link_content(target: str) -> bytes:
+    """Return what is kept of a symbolic link."""
+    return _LEADS_TO + os.fsencode(target)
+
+
+def target_in(content: bytes) -> str:
+    """Return where a kept link leads."""
+    return os.fsdecode(content.removeprefix(_LEADS_TO))
 
 
 def content_at(own: OwnPlaces, where: edits.Place) -> bytes | None:
@@ -85,28 +127,56 @@ def put_back(own: OwnPlaces, goal: FileRestore, shelf: Shelf, check: Check) -> s
     if content is None:
         return GONE
     root = Root(goal.workspace, own)
+    if not goal.after and _is_under_link(goal.workspace, goal.path):
+        return ""  # there is no such file
     try:
-        with place(root, goal.path) as found:
+        with place(root, goal.path, follows_last=False) as found:
             _refuse_other(goal.path, found)
             if found.folder_fd != MISSING:
                 with listable(found) as folder:
                     sweep(folder)
-            facts, now = look(found), content_hash(found, shelf.images.digest)
+            facts, (now, mode) = look(found), state_of(found, shelf.images)
+            if mode == LINK not in (goal.before_mode, goal.mode):
+                return _ELSEWHERE
+            if goal.before == goal.after == now and mode != goal.mode != LINK:
+                return _change_mode(found, goal, mode, check)
             if now == goal.after:
                 return ""
             if now != goal.before:
                 return edits.since(now)
-        with place(root, goal.path, makes_folders=bool(goal.after)) as found:
-            if now:
-                with open_regular(found, goal.path) as fd:
-                    if shelf.images.keep(shelf.session, fd) != now:
-                        return edits.CHANGED
-            if goal.after:
-                replace_file(found, goal.path, content, facts, check, goal.mode)
-            else:
+        with place(root, goal.path, makes_folders=bool(goal.after), follows_last=False) as found:
+            if now and _kept(found, goal.path, shelf, mode) != now:
+                return edits.CHANGED
+            if not goal.after:
                 _remove(found, goal.path, facts, check)
+            elif goal.mode == LINK:
+                _link(found, goal.path, content, facts, check)
+            else:
+                replace_file(found, goal.path, content, facts, check, goal.mode)
+    except NotAFolder as error:
+        return _reason(error) if goal.after else ""
     except (Refused, OSError) as error:
         return _reason(error)
+    return ""
+
+
+def _kept(found: Place, path: str, shelf: Shelf, mode: int) -> str:
+    """Keep what is overwritten. Return its mark."""
+    if mode == LINK:
+        content = link_content(os.readlink(found.name, dir_fd=found.folder_fd))
+        return shelf.images.put(shelf.session, content)
+    with open_regular(found, path) as fd:
+        return shelf.images.keep(shelf.session, fd)
+
+
+def _change_mode(found: Place, goal: FileRestore, mode: int, check: Check) -> str:
+    """Give a file other permission bits, and leave its content."""
+    if mode != goal.before_mode:
+        return edits.MODE
+    with open_regular(found, goal.path) as fd:
+        check()
+        os.fchmod(fd, goal.mode)
+        os.fsync(fd)
     return ""
 
 
@@ -136,9 +206,9 @@ def _refuse_other(path: str, found: Place) -> None:
     """Refuse what is not the file that was edited."""
     refuse_protected(path, found, "write")
     if found.path != path:
-        raise PathRefused("a link leads elsewhere now")
+        raise PathRefused(_ELSEWHERE)
     facts = look(found)
-    if facts is not None:
+    if facts is not None and not stat.S_ISLNK(facts.st_mode):
         refuse_other_kinds(path, facts.st_mode)
         if facts.st_nlink > 1:
             raise PathRefused("it has other names (hard links)")
@@ -150,6 +220,25 @@ def _remove(found: Place, path: str, before: os.stat_result | None, check: Check
         raise changed(path)
     with listable(found) as folder:
         os.unlink(found.name, dir_fd=folder)
+        os.fsync(folder)
+
+
+def _link(found: Place, path: str, content: bytes, before: os.stat_result | None, check: Check) -> None:
+    """Put a symbolic link where a file, a link or nothing is."""
+    # The name follows from the content: another attempt removes what a killed one left.
+    draft = f".holdfast-{hashlib.sha256(content).hexdigest()[:16]}.tmp"
+    with listable(found) as folder:
+        with suppress(FileNotFoundError):
+            os.unlink(draft, dir_fd=folder)
+        os.symlink(target_in(content), draft, dir_fd=folder)
+        try:
+            check()
+            if not is_same(before, look(found)):
+                raise changed(path)
+            os.rename(draft, found.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            os.unlink(draft, dir_fd=folder)
+            raise
         os.fsync(folder)
 
 

@@ -44,6 +44,10 @@ class PathRefused(Refused):
     """File tools may not touch this path."""
 
 
+class NotAFolder(PathRefused):
+    """A name on the way is not a folder, so nothing can be under it."""
+
+
 class Root(msgspec.Struct, frozen=True):
     """The folder of the file tools, and Holdfast's own files."""
 
@@ -72,13 +76,16 @@ class Place(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def place(root: Root, given: str, *, makes_folders: bool = False) -> Iterator[Place]:
+def place(
+    root: Root, given: str, *, makes_folders: bool = False, follows_last: bool = True
+) -> Iterator[Place]:
     """Walk to a path. The folder stays open, so that the effect happens there.
 
     Args:
         root: An existing, absolute folder.
         given: Relative to the root, or absolute and inside it.
         makes_folders: Make missing folders on the way.
+        follows_last: Follow the last name too, if it is a link. Otherwise the place is the link.
 
     Raises:
         PathRefused: the path leads out of the root, changed during the walk, or is malformed.
@@ -86,7 +93,7 @@ def place(root: Root, given: str, *, makes_folders: bool = False) -> Iterator[Pl
     """
     if problem := malformed(given):
         raise PathRefused(problem)
-    walk = _Walk(root, given, makes_folders)
+    walk = _Walk(root, given, makes_folders, follows_last)
     try:
         yield walk.to_the_end()
     finally:
@@ -228,12 +235,13 @@ def secret_identities(root: str) -> set[tuple[int, int]]:
 class _Walk:
     """One walk: the open folders from the root to here, their names, and the names still to walk."""
 
-    def __init__(self, root: Root, given: str, makes_folders: bool) -> None:
+    def __init__(self, root: Root, given: str, makes_folders: bool, follows_last: bool) -> None:
         self._root = os.path.realpath(root.folder)
         self._own = root.own
         self._identities = root.own.identities()
         self._given = given
         self._makes_folders = makes_folders
+        self._follows_last = follows_last
         self._folders: list[int] = []
         self._marks: list[str] = []
         """Which of Holdfast's own files each of the folders is."""
@@ -248,7 +256,7 @@ class _Walk:
             name = self._todo.pop()
             if name == "..":
                 self._leave()
-            elif (target := self._link_target(name)) is not None:
+            elif (self._todo or self._follows_last) and (target := self._link_target(name)) is not None:
                 self._follow(target)
             elif self._todo:
                 self._enter(name)
@@ -307,7 +315,7 @@ class _Walk:
             if error.errno in (errno.EINVAL, errno.ENOENT):
                 return None
             if error.errno == errno.ENOTDIR:
-                raise PathRefused(f"{self._given}: a name on the way is a file, not a folder.") from None
+                raise NotAFolder(f"{self._given}: a name on the way is a file, not a folder.") from None
             raise
 
     def _follow(self, target: str) -> None:
@@ -339,7 +347,7 @@ class _Walk:
         except OSError as error:
             if error.errno not in (errno.ELOOP, errno.ENOTDIR):
                 raise
-            raise PathRefused(
+            raise NotAFolder(
                 f"{self._given}: {name} is not a folder, or changed while it was opened. Nothing was done."
             ) from None
 

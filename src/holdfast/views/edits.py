@@ -63,6 +63,8 @@ class Edit(msgspec.Struct, frozen=True):
     """What was masked of the texts that it replaced and wrote; None if nothing was."""
     undone_seq: int = 0
     """The record that tells that it was undone; 0: it is in effect."""
+    is_accepted: bool = False
+    """A person accepted it from a copy of the workspace. It may be a link, and may have other permissions."""
     mode: int = 0
     """The permission bits of the file when it was undone; 0 if it was not."""
     left: str | None = None
@@ -101,6 +103,8 @@ class Found(msgspec.Struct, frozen=True):
     mode: int = 0
     problem: str = ""
     """Why it cannot be put back, if so."""
+    odd: str = ""
+    """Why it cannot be what a file tool left, if so. What was accepted may be a link."""
 
 
 class Todo(msgspec.Struct, frozen=True):
@@ -118,7 +122,8 @@ Look = Callable[[Place], Found]
 def edits_of(records: Iterable[Record]) -> list[Edit]:
     """Return all edits in order, each with what became of it.
 
-    A branch that works in a copy of the workspace has the edits of its parent there.
+    A branch that works in a copy of the workspace has the edits of its parent there. What a person accepted from a
+    copy is one step. The edits that were made in the copy are over then.
     """
     edits: list[Edit] = []
     calls: dict[str, range] = {}
@@ -164,10 +169,33 @@ def edits_of(records: Iterable[Record]) -> list[Edit]:
                 restoring = None
             case FilesRestoring() as restoring:
                 pass
-            case FilesRestored(kept=kept) if restoring is not None:
+            case FilesRestored(kept=kept) as told if restoring is not None:
                 edits = _after(edits, restoring, record.seq, kept)
+                if told.why == "discard" or (told.why == "accept" and told.restored):
+                    edits = [edit for edit in edits if edit.workspace != workspace]  # the copy is gone
+                edits += _accepted(restoring, told, record.seq)
                 restoring = None
     return edits
+
+
+def _accepted(restoring: FilesRestoring, told: FilesRestored, seq: int) -> list[Edit]:
+    """Return what a person accepted from a copy of the workspace, as edits of the workspace."""
+    if told.why != "accept":
+        return []
+    return [
+        Edit(
+            seq,
+            seq,
+            file.workspace,
+            FileChange(
+                file.path, file.before, file.after, file.before_mode, file.new_folders if file.after else 0
+            ),
+            is_certain=True,
+            is_accepted=True,
+        )
+        for file in restoring.files
+        if file.path in told.restored and file.before != file.after
+    ]
 
 
 def _moved(edits: list[Edit], record: Record, before: str, workspace: str) -> list[Edit]:
@@ -364,8 +392,9 @@ def _put_back(records: Sequence[Record]) -> Iterator[Edit]:
             case FilesRestoring() as restoring:
                 pass
             case FilesRestored(restored=restored) if restoring is not None:
-                # A rewind took back what the parent did later, which is not in this journal.
-                for file in restoring.files if restoring.why != "rewind" else ():
+                # A rewind took back what the parent did later, which is not in this journal. What was accepted is an
+                # edit.
+                for file in restoring.files if restoring.why not in ("rewind", "accept") else ():
                     if file.path in restored:
                         change = FileChange(
                             file.path, file.before, file.after, file.before_mode, file.new_folders
@@ -394,6 +423,8 @@ class _Chain:
     """The edits of one file, taken one after the other: backwards from the last one, or forwards from the first."""
 
     def __init__(self, place: Place, found: Found, first: Edit) -> None:
+        if found.odd and not first.is_accepted:
+            found = msgspec.structs.replace(found, problem=found.problem or found.odd)
         self.place, self.found = place, found
         self.count = 0
         problem = _other_mode(first, found)
@@ -459,7 +490,7 @@ def since(now: str) -> str:
 def _other_mode(edit: Edit, found: Found) -> str:
     """Return a problem if somebody changed the permissions of a file: an edit, its undo and its redo keep them."""
     is_same = not edit.change.mode or edit.change.mode == found.mode
-    is_put_back = not edit.message  # it may have got other permissions then
+    is_put_back = not edit.message or edit.is_accepted  # it may have got other permissions then
     return "" if is_same or is_put_back or not found.sha256 else MODE
 
 

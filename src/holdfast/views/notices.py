@@ -182,11 +182,13 @@ def _about_view(told: ContextCompacted | SummaryDiscarded | CompactionAsked | Co
 
 def _about_files(told: FilesRestoring | FilesRestored) -> str:
     if isinstance(told, FilesRestoring):
-        return f"{told.why} of edits, asked for by {told.by}"
+        what = "" if told.why in ("accept", "discard") else " of edits"
+        return f"{told.why}{what}, asked for by {told.by}"
+    if told.why == "discard":
+        return "the copy of the workspace was discarded"
     left = ", ".join(each.path for each in told.kept)
-    return f"put back {', '.join(told.restored) or 'no file'}" + (
-        f"; left as they are: {left}" if left else ""
-    )
+    put = "accepted" if told.why == "accept" else "put back"
+    return f"{put} {', '.join(told.restored) or 'no file'}" + (f"; left as they are: {left}" if left else "")
 
 
 def _asked(asked: ApprovalRequested) -> str:

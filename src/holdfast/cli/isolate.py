@@ -1,0 +1,205 @@
+"""`run --isolate`, `holdfast accept` and `discard`: work in a copy of the workspace, and what becomes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from holdfast.app import App, open_workshop, redactor_for
+from holdfast.cli.options import HomeFlag, JsonFlag, SessionName, home_of
+from holdfast.cli.reading import about_to_write, find_session
+from holdfast.cli.sitting import sender
+from holdfast.cli.terminal import say, say_json, tell
+from holdfast.config.load import load
+from holdfast.config.paths import Home
+from holdfast.errors import UsageError
+from holdfast.protocol.counts import counted
+from holdfast.protocol.ports import Store
+from holdfast.protocol.settings import Settings
+from holdfast.runtime import copies, isolate
+from holdfast.runtime.copies import Copy
+from holdfast.runtime.isolate import Accepted, Waiting, copy_for, differences, kind_of, waiting
+from holdfast.runtime.undo import Workshop
+from holdfast.views.diffs import FileDiff
+from holdfast.views.lines import COMMAND, Line, Span, neutral
+
+_REFUSED = 1
+_SHOWN = 20
+_STYLES = {"added": "green", "changed": "yellow", "deleted": "red"}
+
+AllowFlag = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow", metavar="FILE", help="Accept this file, which controls other programs. Repeatable."
+    ),
+]
+SkipFlag = Annotated[
+    list[str] | None,
+    typer.Option("--skip", metavar="PATH", help="Leave this file or folder as it is. Repeatable."),
+]
+
+
+def accept(
+    session: SessionName,
+    allow: AllowFlag = None,
+    skip: SkipFlag = None,
+    home: HomeFlag = None,
+    is_json: JsonFlag = False,
+) -> int:
+    """Take over what a session changed in its copy of the workspace: all files, or none.
+
+    \b
+    holdfast run "fix the failing test" --isolate
+    holdfast show last --diff
+    holdfast accept last
+    holdfast accept last --skip notes/ --allow .github/workflows/ci.yml
+
+    If a file of the workspace has changed since the copy was made, or may not be written, nothing is done and the
+    exit code is 1. After --skip, the copy stays with what was left out. `holdfast undo` takes all of it back.
+    """
+    names = [each.removeprefix("./").rstrip("/") for each in skip or ()]
+    return asyncio.run(_accept(home_of(home), session, allow or (), names, is_json=is_json))
+
+
+def discard(session: SessionName, home: HomeFlag = None, is_json: JsonFlag = False) -> int:
+    """Remove the copy in which a session worked, with everything that changed in it.
+
+    \b
+    holdfast discard last
+
+    The workspace stays as it is. If the session continues, it gets a new copy. There is no way back.
+    """
+    return asyncio.run(_discard(home_of(home), session, is_json=is_json))
+
+
+async def _accept(
+    home: Home, name: str, allowed: Sequence[str], skipped: Sequence[str], *, is_json: bool
+) -> int:
+    async with about_to_write(home) as store:
+        session = await find_session(store, name)
+        workshop = _workshop(home, store)
+        found = await isolate.accept(workshop, home.folder, session, sender(), allowed, skipped)
+    if is_json:
+        say_json(_row(found))
+    else:
+        say(_accepted_lines(found))
+    return _REFUSED if found.problems else 0
+
+
+async def _discard(home: Home, name: str, *, is_json: bool) -> int:
+    async with about_to_write(home) as store:
+        session = await find_session(store, name)
+        found = await isolate.discard(_workshop(home, store), home.folder, session, sender())
+    if is_json:
+        say_json({"session": session, "discarded": found.is_copy})
+    elif found.is_copy:
+        say(["The copy was removed, with everything that changed in it."])
+    else:
+        say([_NOTHING])
+    return 0
+
+
+_NOTHING = (
+    "Nothing waits: the session has no copy now. It was accepted or discarded, or nothing was begun in it."
+)
+
+
+def _workshop(home: Home, store: Store) -> Workshop:
+    return open_workshop(home, store, load(home, None, {}, os.environ), os.environ)
+
+
+def _row(found: Accepted) -> dict[str, Any]:
+    return {
+        "session": found.session,
+        "accepted": [each.path for each in found.done],
+        "refused": [{"path": each.path, "reason": each.reason} for each in found.problems],
+        "skipped": list(found.skipped),
+    }
+
+
+def _accepted_lines(found: Accepted) -> Iterator[Line | str]:
+    for each in found.done:
+        change = "added" if not each.before else "changed" if each.after else "deleted"
+        yield [Span(f"{change}  ", _STYLES[change]), neutral(each.path)]
+    for problem in found.problems:
+        yield [Span("refused  ", "red"), neutral(problem.path), f": {neutral(problem.reason)}"]
+    for path in found.skipped:
+        yield [Span("left out  ", "yellow"), neutral(path)]
+    if found.problems:
+        yield "Nothing was changed. Leave files out with --skip PATH, or change the workspace, and accept again."
+    elif found.skipped:
+        yield ["The copy stays with what was left out:  ", Span(f"holdfast discard {found.session}", COMMAND)]
+    elif not found.done:
+        yield "There was nothing to accept." if found.is_copy else _NOTHING
+    else:
+        yield ["Take it back:  ", Span(f"holdfast undo {found.session}", COMMAND)]
+
+
+# --- a run in a copy ----------------------------------------------------------------------------
+
+
+async def copy_of_run(
+    app: App, home: Home, recorded: Settings | None, workspace: Path, *, is_asked: bool
+) -> Copy | None:
+    """Return the copy in which a run is to work; None if it works in the workspace.
+
+    Args:
+        app: The open app.
+        home: The home.
+        recorded: The settings of the session until now.
+        workspace: The workspace of the user, without links.
+        is_asked: The caller asks for a copy. A session that works in one goes on in it.
+
+    Raises:
+        UsageError: the workspace cannot be copied, or is another one than that of the session.
+    """
+    was = recorded.tools.copy_of if recorded is not None else ""
+    if not (is_asked or was):
+        return None
+    origin = str(workspace)
+    if was and origin != was:
+        raise UsageError(
+            f"The session works in a copy of {was}, so -w cannot name another folder.",
+            hint="Accept or discard the copy, and begin a new session.",
+        )
+    workshop = open_workshop(home, app.store, app.config, os.environ)
+    found = await copy_for(workshop, home.folder, recorded, origin)
+    for what in found.copied.left_out[:_SHOWN]:
+        tell([Span("not copied  ", "dim"), neutral(what)])
+    return found
+
+
+async def waiting_copy(home: Home, store: Store, folder: str) -> Waiting | None:
+    """Return what waits in a copy; None for another folder."""
+    if copies.beside(home.folder) not in Path(folder).parents:
+        return None
+    return await waiting(_workshop(home, store), home.folder, folder)
+
+
+async def copy_diffs(home: Home, store: Store, found: Waiting, workspaces: set[str]) -> Sequence[FileDiff]:
+    """Return what changed in a copy, file by file. Secrets are masked."""
+    config = load(home, None, {}, os.environ)
+    redact = redactor_for(config, home, os.environ, workspaces | {found.copy.origin})
+    workshop = open_workshop(home, store, config, os.environ)
+    return await asyncio.to_thread(differences, workshop, found, redact)
+
+
+def waiting_lines(session: str, found: Waiting) -> Iterator[Line]:
+    """Return which files changed in a copy, and the commands that decide about them."""
+    if not found.changes:
+        yield ["  Nothing changed in the copy of the workspace."]
+        return
+    yield [f"  {counted(len(found.changes), 'file')} changed in a copy of {neutral(found.copy.origin)}:"]
+    for each in found.changes[:_SHOWN]:
+        kind = kind_of(each)
+        shown = each.path.encode(errors="backslashreplace").decode()
+        yield [Span(f"    {kind:<8}", _STYLES[kind]), neutral(shown)]
+    if len(found.changes) > _SHOWN:
+        yield [Span(f"    ... {len(found.changes) - _SHOWN} more", "dim")]
+    for what, command in (("see", "show {} --diff"), ("accept", "accept {}"), ("discard", "discard {}")):
+        yield [f"  {what + ':':<11}", Span(f"holdfast {command.format(session)}", COMMAND)]

@@ -1,0 +1,180 @@
+"""Where the copies of workspaces lie, and which of them are whole.
+
+A copy lies in a private folder beside the home, `HOME.copies/ID/NAME`: no tool may touch the home itself, and a
+sandbox shows a command nothing of the folders around its workspace. What was copied is written down in the home,
+where no command can change it: `HOME/copies/ID.json`.
+
+A copy is made as a draft, then written down, then renamed. So it is whole if the folder with its name is the one that
+was written down. Half a copy never has the name.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.errors import UsageError
+from holdfast.policy.paths import is_inside
+from holdfast.runtime.drafts import draft_beside
+from holdfast.storage.blobs import make_folder, write_file
+from holdfast.storage.errors import storage_errors
+from holdfast.storage.images import Images
+from holdfast.tools.blocking import Refused
+from holdfast.tools.copying import Copied, copy
+from holdfast.tools.own import OwnPlaces
+
+FOLDER = "copies"
+_BESIDE = ".copies"
+_ID = re.compile(r"[0-9a-f]{16}")
+
+
+class Copy(msgspec.Struct, frozen=True):
+    """A copy of a workspace."""
+
+    origin: str
+    """The workspace of the user."""
+    folder: str
+    """The copy, in which the session works."""
+    made_ms: int
+    identity: tuple[int, int]
+    """Device and inode of the folder around it."""
+    copied: Copied
+
+
+def beside(home: Path) -> Path:
+    """Return the folder of a home's copies."""
+    real = Path(os.path.realpath(home))
+    return real.with_name(real.name + _BESIDE)
+
+
+def make(home: Path, origin: str, own: OwnPlaces, images: Images, now_ms: int) -> Copy:
+    """Copy a workspace.
+
+    Raises:
+        UsageError: it cannot be copied. The message says why.
+        StorageError: it cannot be written down.
+    """
+    root, name = beside(home), secrets.token_hex(8)
+    if is_inside(origin, str(root)):
+        raise UsageError(
+            f"The workspace {origin} holds Holdfast's own files ({home}), so it cannot be copied.",
+            hint="Name another workspace with -w DIR, or another home with --home DIR.",
+        )
+    with storage_errors(home):
+        make_folder(home / FOLDER)
+    try:
+        root.mkdir(mode=0o700, exist_ok=True)
+        root.chmod(0o700)
+        with draft_beside(root / name, is_folder=True) as (draft, fd):
+            to = draft / (os.path.basename(origin) or "workspace")  # noqa: PTH119
+            to.mkdir()
+            copied = copy(origin, to, own, images)
+            to.chmod(stat.S_IMODE(os.stat(origin).st_mode) & 0o777 | 0o700)  # noqa: PTH116
+            facts = os.fstat(fd)
+            made = Copy(origin, str(root / name / to.name), now_ms, (facts.st_dev, facts.st_ino), copied)
+            with storage_errors(home):
+                _write(home, name, made)
+            draft.rename(root / name)
+            return made
+    except Refused as refusal:
+        raise UsageError(f"{origin} cannot be copied. {refusal}") from None
+    except OSError as error:
+        what = f" ({error.filename})" if error.filename is not None else ""
+        raise UsageError(f"{origin} cannot be copied: {error.strerror or error}{what}.") from None
+
+
+def find(home: Path, folder: str) -> Copy | None:
+    """Return the copy in which a session works, if it is there and whole."""
+    around = Path(folder).parent
+    if around.parent != beside(home) or not _ID.fullmatch(around.name):
+        return None
+    found = _read(home, around.name)
+    return found if found is not None and found.folder == folder and _is_there(found) else None
+
+
+def every(home: Path) -> Iterator[Copy]:
+    """Yield all whole copies of a home."""
+    with suppress(FileNotFoundError), os.scandir(home / FOLDER) as entries:
+        for entry in entries:
+            found = _read(home, entry.name.removesuffix(".json"))
+            if found is not None and _is_there(found):
+                yield found
+
+
+def remember(home: Path, found: Copy, copied: Copied) -> None:
+    """Write down that other files count as copied."""
+    with storage_errors(home):
+        _write(home, Path(found.folder).parent.name, replace(found, copied=copied))
+
+
+def drop(home: Path, found: Copy) -> None:
+    """Remove a copy. If this is killed, it is no longer a whole one."""
+    around = Path(found.folder).parent
+    # A name of a draft that nobody locks: the next copy removes what is left of it.
+    gone = around.with_name(f".holdfast-{secrets.token_hex(8)}.draft")
+    with storage_errors(around):
+        with suppress(FileNotFoundError):
+            around.rename(gone)
+            _remove(gone)
+        (home / FOLDER / f"{around.name}.json").unlink(missing_ok=True)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder, also one in which nobody may change anything, as some programs leave them."""
+    for path, folders, _ in os.walk(folder):
+        for name in folders:
+            below = Path(path, name)
+            if not below.is_symlink():
+                below.chmod(0o700)
+    shutil.rmtree(folder)
+
+
+def _is_there(found: Copy) -> bool:
+    with suppress(OSError):
+        facts = os.lstat(Path(found.folder).parent)
+        return (facts.st_dev, facts.st_ino) == found.identity and stat.S_ISDIR(os.lstat(found.folder).st_mode)
+    return False
+
+
+def _write(home: Path, name: str, made: Copy) -> None:
+    write_file(home / FOLDER / f"{name}.json", msgspec.json.encode(_in_text(made, _to_text)))
+
+
+def _read(home: Path, name: str) -> Copy | None:
+    """Return what is written down about a copy; None if there is nothing that can be read."""
+    try:
+        found = msgspec.json.decode((home / FOLDER / f"{name}.json").read_bytes(), type=Copy)
+    except (OSError, msgspec.DecodeError, UnicodeError):
+        return None
+    return _in_text(found, _from_text)
+
+
+def _in_text(made: Copy, change: Callable[[str], str]) -> Copy:
+    """Names are bytes, and JSON has none."""
+    copied = made.copied
+    return replace(
+        made,
+        copied=Copied(
+            {change(path): item for path, item in copied.items.items()},
+            tuple(map(change, copied.ignored)),
+            change(copied.exclude),
+            tuple(map(change, copied.left_out)),
+        ),
+    )
+
+
+def _to_text(name: str) -> str:
+    return os.fsencode(name).decode("latin-1")
+
+
+def _from_text(text: str) -> str:
+    return os.fsdecode(text.encode("latin-1"))

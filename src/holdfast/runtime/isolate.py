@@ -1,0 +1,440 @@
+"""Work in a copy of the workspace: what changed there, and whether it goes to the workspace.
+
+`accept` changes all files or none. It is a step with an intent and an outcome, like an undo (`runtime.undo`). If it
+is killed, the next command completes it, or takes back what was done if something else has changed a file. What was
+accepted is an edit of the session, so an undo takes it back, also what commands changed.
+"""
+
+# Pathlib makes an object for each name.
+# ruff: noqa: PTH112, PTH202, PTH114, PTH115, PTH118, PTH120
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Collection, Iterator, Sequence
+from itertools import takewhile
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.core.state import State, open_run
+from holdfast.errors import Conflict, UsageError
+from holdfast.policy.paths import is_inside, malformed, secret_rule
+from holdfast.policy.protected import steering_problem
+from holdfast.protocol.commands import Principal, Restore, Restored
+from holdfast.protocol.events import FilesRestoring
+from holdfast.protocol.ports import Store
+from holdfast.protocol.rows import Sought
+from holdfast.protocol.settings import Settings
+from holdfast.protocol.tools import FileRestore, KeptFile
+from holdfast.runtime import copies
+from holdfast.runtime.copies import Copy
+from holdfast.runtime.fold import readable
+from holdfast.runtime.holder import is_free
+from holdfast.runtime.undo import Workshop, finish
+from holdfast.runtime.visit import Visit, visiting
+from holdfast.storage.images import IMAGE_BYTES
+from holdfast.tools.blocking import Refused
+from holdfast.tools.copying import NOTHING, Change, Item, changes
+from holdfast.tools.git_folders import place_in_git
+from holdfast.tools.restoring import LINK, content_at, link_content, look_at
+from holdfast.tools.workspace import Root, open_to_read
+from holdfast.views.diffs import FileDiff, Redact, file_diff
+from holdfast.views.edits import Place, open_restore
+
+NOT_DONE = "It may change files of the copy. Nothing was done."
+CHANGED = "it has changed in the workspace since the copy was made"
+NEEDS_WORD = "{reason} Read it, then name it with --allow."
+LEADS_OUT = "it is a link that leads out of the workspace"
+NO_TEXT = "its name is not UTF-8 text"
+LARGE = "it is over 32 MiB, and so large a file could not be undone"
+MOVING = "it changes in this moment: a process still works in the copy"
+_ORPHAN_MS = 3_600_000
+"""A copy that no session knows is one whose run never began, after so long."""
+_MOST = 100
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """A copy, and what changed in it."""
+
+    copy: Copy
+    changes: tuple[Change, ...]
+
+
+class Accepted(msgspec.Struct, frozen=True):
+    """What became of the changes in a copy."""
+
+    session: str
+    done: tuple[FileRestore, ...] = ()
+    problems: tuple[KeptFile, ...] = ()
+    """Why nothing was done."""
+    skipped: tuple[str, ...] = ()
+    """What stays in the copy, because it was to be left out."""
+    is_copy: bool = True
+    """There was a copy."""
+
+
+# --- the copy of a session ----------------------------------------------------------------------
+
+
+async def copy_for(workshop: Workshop, home: Path, recorded: Settings | None, origin: str) -> Copy:
+    """Return the copy in which a session works, or a new one: it has none yet, or it was accepted or discarded.
+
+    Raises:
+        UsageError: the workspace cannot be copied.
+        StorageError: the copy cannot be written down.
+    """
+    if recorded is not None and recorded.tools.copy_of:
+        found = await asyncio.to_thread(copies.find, home, recorded.tools.workspace)
+        if found is not None and found.origin == origin:
+            return found
+    await _sweep(workshop, home)
+    now_ms = workshop.clock.now_ms()
+    return await asyncio.to_thread(copies.make, home, origin, workshop.own, workshop.images, now_ms)
+
+
+async def _sweep(workshop: Workshop, home: Path) -> None:
+    """Drop the copies that no session works in."""
+    for found in await asyncio.to_thread(lambda: [*copies.every(home)]):
+        is_old = found.made_ms < workshop.clock.now_ms() - _ORPHAN_MS
+        if is_old and not await _sessions_in(workshop.store, found):
+            await asyncio.to_thread(copies.drop, home, found)
+
+
+async def _sessions_in(store: Store, found: Copy) -> list[str]:
+    rows = await store.sessions(Sought(workspace=found.folder), _MOST)
+    return [row.session for row in rows]
+
+
+async def drop_copies(store: Store, home: Path, session: str, folders: Collection[str]) -> None:
+    """Drop the copies of a session that was deleted, unless another session works in them."""
+    for folder in folders:
+        found = await asyncio.to_thread(copies.find, home, folder)
+        if found is not None and not set(await _sessions_in(store, found)) - {session}:
+            await asyncio.to_thread(copies.drop, home, found)
+
+
+async def waiting(workshop: Workshop, home: Path, folder: str) -> Waiting | None:
+    """Return the copy that is this folder, with what changed in it; None for another folder.
+
+    Raises:
+        UsageError: it cannot be found out what changed.
+    """
+    found = await asyncio.to_thread(copies.find, home, folder)
+    if found is None:
+        return None
+    return Waiting(found, await asyncio.to_thread(_changes, workshop, found))
+
+
+def _changes(workshop: Workshop, found: Copy) -> tuple[Change, ...]:
+    try:
+        return tuple(changes(found.folder, found.copied, workshop.images))
+    except Refused as refusal:
+        raise UsageError(str(refusal)) from None
+    except OSError as error:
+        raise UsageError(f"{found.folder} cannot be read: {error.strerror or error}.") from None
+
+
+# --- the diff -----------------------------------------------------------------------------------
+
+
+def differences(workshop: Workshop, found: Waiting, redact: Redact) -> list[FileDiff]:
+    """Return what changed in a copy, file by file. Secrets are masked."""
+    return [_difference(workshop, found.copy, each, redact) for each in found.changes]
+
+
+def _difference(workshop: Workshop, copy: Copy, change: Change, redact: Redact) -> FileDiff:
+    kind = kind_of(change)
+    path = change.path.encode(errors="backslashreplace").decode()
+    if change.before[0] == change.after[0] and LINK not in (change.before[1], change.after[1]):
+        modes = f"{change.before[1]:o} to {change.after[1]:o}"
+        return FileDiff(path, kind, f"{path}: its permissions changed from {modes}.\n")
+    sides: list[bytes | None] = []
+    for folder, (mark, mode) in ((copy.origin, change.before), (copy.folder, change.after)):
+        content = _content(workshop, folder, change.path, mode) if mark else None
+        if mark and (content is None or workshop.images.mark(content) != mark):
+            return FileDiff(path, kind, f"{path}: {kind}; it cannot be shown.\n")
+        sides.append(content)
+    return file_diff(path, sides[0], sides[1], lambda text: redact(text.replace("\0", "")))
+
+
+def kind_of(change: Change) -> Literal["added", "changed", "deleted"]:
+    """Return what happened to a file."""
+    if change.before == NOTHING:
+        return "added"
+    return "deleted" if change.after == NOTHING else "changed"
+
+
+def _content(workshop: Workshop, folder: str, path: str, mode: int) -> bytes | None:
+    """Return the content of a file or link; None if it may not be read, or is too large."""
+    if mode != LINK:
+        return content_at(workshop.own, Place(folder, path))
+    try:
+        return link_content(os.readlink(os.path.join(folder, path)))
+    except OSError:
+        return None
+
+
+# --- accept -------------------------------------------------------------------------------------
+
+
+async def accept(
+    workshop: Workshop,
+    home: Path,
+    session: str,
+    principal: Principal,
+    allowed: Collection[str] = (),
+    skipped: Collection[str] = (),
+) -> Accepted:
+    """Change all files of the workspace as they changed in the copy, or none. Then remove the copy.
+
+    Args:
+        workshop: What putting files back needs.
+        home: The folder of the home.
+        session: The session that works in the copy.
+        principal: Who accepts.
+        allowed: Files that are accepted although they control other programs.
+        skipped: Files and folders that stay as they are. Then the copy stays too.
+
+    Raises:
+        NoSuchSession: there is no such session.
+        UsageError: it does not work in a copy.
+        Conflict: somebody drives it, or its run is open.
+        StorageError: it cannot be recorded. The same command completes it.
+    """
+    async with visiting(workshop.store, workshop.clock, session, principal, NOT_DONE) as visit:
+        before = await _completed(workshop, visit)
+        found = await _copy_at_rest(workshop, home, visit)
+        if found is None:
+            return replace(before, is_copy=bool(before.done))
+        waits = Waiting(found, await asyncio.to_thread(_changes, workshop, found))
+        left = [each.path for each in waits.changes if _is_named(each.path, skipped)]
+        wanted = [each for each in waits.changes if not _is_named(each.path, skipped)]
+        files, problems = await asyncio.to_thread(_planned, workshop, session, found, wanted, set(allowed))
+        if problems:
+            return Accepted(session, (), tuple(problems), tuple(left))
+        done = before.done
+        if files:
+            await visit.tell(Restore("accept", (), tuple(files)))
+            outcome = await finish(
+                workshop, visit, FilesRestoring("accept", principal.label, (), tuple(files))
+            )
+            if outcome.kept:
+                return Accepted(session, (), outcome.kept, tuple(left))
+            done += outcome.done
+        if left:
+            await asyncio.to_thread(_rebase, home, found, wanted)
+        else:
+            await asyncio.to_thread(copies.drop, home, found)
+        return Accepted(session, done, (), tuple(left))
+
+
+async def _completed(workshop: Workshop, visit: Visit) -> Accepted:
+    """Complete what a killed command left undone."""
+    session = visit.fold.session
+    left = open_restore([readable(each) for each in await workshop.store.read(session)])
+    if left is None:
+        return Accepted(session)
+    outcome = await finish(workshop, visit, left)
+    return Accepted(session, outcome.done if left.why == "accept" else ())
+
+
+async def _copy_at_rest(workshop: Workshop, home: Path, visit: Visit) -> Copy | None:
+    """Return the copy of a session whose run is over.
+
+    Raises:
+        UsageError: the session does not work in a copy.
+        Conflict: its run is open, or another session works in the copy now.
+    """
+    state: State = visit.fold.state
+    session = visit.fold.session
+    if state.settings is None or not state.settings.tools.copy_of:
+        raise UsageError(
+            f"Session {session} works in the workspace itself, not in a copy.",
+            hint='Begin one that does: `holdfast run "TASK" --isolate`.',
+        )
+    if open_run(state) is not None:
+        raise Conflict(
+            f"The run of session {session} has not ended. Nothing was done.",
+            hint=f"Continue it with `holdfast resume {session}`, or end it with `holdfast stop {session}`.",
+        )
+    found = await asyncio.to_thread(copies.find, home, state.settings.tools.workspace)
+    for other in await _sessions_in(workshop.store, found) if found is not None else ():
+        situation = await workshop.store.situation(other) if other != session else None
+        if situation is not None and not is_free(situation.lease):
+            raise Conflict(
+                f"Session {other} works in the same copy. Nothing was done.",
+                hint=f"Stop it first: `holdfast stop {other}`.",
+            )
+    return found
+
+
+def _is_named(path: str, names: Collection[str]) -> bool:
+    """Return whether a path, or a folder above it, is among the names."""
+    parts = path.split("/")
+    return any("/".join(parts[:end]) in names for end in range(1, len(parts) + 1))
+
+
+def _planned(
+    workshop: Workshop, session: str, copy: Copy, wanted: Sequence[Change], allowed: set[str]
+) -> tuple[list[FileRestore], list[KeptFile]]:
+    """Return what to do, and why it cannot be done. The contents are kept before anything is changed."""
+    removed = {each.path for each in wanted if each.after == NOTHING}
+    files: list[FileRestore] = []
+    problems: list[KeptFile] = []
+    by_path = {each.path: each for each in wanted}
+    for change in wanted:
+        shown = change.path.encode(errors="backslashreplace").decode()
+        problem = _forbidden(workshop, copy, change.path, allowed)
+        if not problem and change.after != NOTHING:
+            problem, _ = _new_content(workshop, copy, change)
+        if not problem:
+            problem, now = _now(workshop, copy.origin, change, removed)
+            if not problem and now != change.after:
+                files.append(_goal(copy, change))
+        if problem:
+            problems.append(KeptFile(shown, problem))
+    for goal in files if not problems else ():
+        if (
+            goal.after and goal.after != goal.before
+        ):  # read again: all together may be too much for the memory
+            problem, content = _new_content(workshop, copy, by_path[goal.path])
+            if problem:
+                problems.append(KeptFile(goal.path, problem))
+            else:
+                workshop.images.put(session, content)
+    return files, problems
+
+
+def _forbidden(workshop: Workshop, copy: Copy, path: str, allowed: set[str]) -> str:
+    """Return why a file may not be written, as the tools that write files would say it."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return NO_TEXT
+    whole = os.path.join(copy.origin, path)
+    if problem := malformed(path):
+        return problem
+    if rule := secret_rule(path) or secret_rule(whole):
+        return f"it may be a secret ({rule}), and Holdfast writes no such file"
+    here = place_in_git(whole, copy.origin)
+    in_git = here or place_in_git(os.path.join(copy.folder, path), copy.folder)
+    steered = steering_problem(path, whole, copy.origin, in_git)
+    if steered is None or (steered.verdict == "ask" and path in allowed):
+        return ""
+    return NEEDS_WORD.format(reason=steered.reason) if steered.verdict == "ask" else steered.reason
+
+
+def _new_content(workshop: Workshop, copy: Copy, change: Change) -> tuple[str, bytes]:
+    """Return why a file or link of the copy cannot be taken over, and its content."""
+    mark, mode = change.after
+    if mode == LINK:
+        whole = os.path.join(copy.folder, change.path)
+        target = os.readlink(whole)
+        lexical = os.path.normpath(os.path.join(os.path.dirname(change.path), target))
+        is_out = target.startswith("/") or lexical.split("/")[0] == ".."
+        if is_out or not is_inside(copy.folder, os.path.realpath(whole)):
+            return LEADS_OUT, b""
+        content = link_content(target)
+    else:
+        try:
+            with (
+                open_to_read(Root(copy.folder, workshop.own), change.path) as (fd, _),
+                open(fd, "rb", closefd=False) as file,
+            ):
+                content = file.read(IMAGE_BYTES + 1)
+        except (Refused, OSError) as error:
+            return str(error), b""
+        if len(content) > IMAGE_BYTES:
+            return LARGE, b""
+    return ("" if workshop.images.mark(content) == mark else MOVING), content
+
+
+def _now(workshop: Workshop, origin: str, change: Change, removed: set[str]) -> tuple[str, tuple[str, int]]:
+    """Return why a file of the workspace cannot be changed, and its state."""
+    whole = os.path.join(origin, change.path)
+    if change.before == NOTHING and _is_going(whole, origin, removed):
+        return "", NOTHING  # a folder makes room for a file
+    found = look_at(workshop.own, workshop.images, Place(origin, change.path))
+    now = found.sha256, found.mode
+    above = [*_above(change.path)]
+    if found.problem:
+        return found.problem, now
+    is_in_the_way = found.odd and found.mode != LINK and now != change.after
+    if is_in_the_way and not removed.intersection(
+        above
+    ):  # a file is where a folder was, or a folder for a file
+        return CHANGED, now
+    if now not in (change.before, change.after):
+        return CHANGED, now
+    if found.sha256 and found.mode != LINK and os.path.getsize(whole) > IMAGE_BYTES:
+        return LARGE, now
+    return "", now
+
+
+def _is_going(folder: str, origin: str, removed: Collection[str]) -> bool:
+    """Return whether a folder has only files that will be removed."""
+    if os.path.islink(folder) or not os.path.isdir(folder):
+        return False
+    files = [
+        os.path.join(path, name)
+        for path, folders, names in os.walk(folder)
+        for name in [*names, *_links(path, folders)]
+    ]
+    return bool(files) and all(os.path.relpath(each, origin) in removed for each in files)
+
+
+def _links(path: str, folders: Sequence[str]) -> list[str]:
+    return [name for name in folders if os.path.islink(os.path.join(path, name))]
+
+
+def _goal(copy: Copy, change: Change) -> FileRestore:
+    (before, before_mode), (after, mode) = change.before, change.after
+    top = copy.folder if not after else copy.origin
+
+    def is_missing(folder: str) -> bool:
+        whole = os.path.join(top, folder)
+        return os.path.islink(whole) or not os.path.isdir(whole)
+
+    folders = len([*takewhile(is_missing, _above(change.path))])
+    return FileRestore(
+        copy.origin, change.path, before, after, before_mode, mode, folders if not (before and after) else 0
+    )
+
+
+def _above(path: str) -> Iterator[str]:
+    """Yield the folders above a file, the nearest first."""
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield path
+
+
+def _rebase(home: Path, found: Copy, accepted: Sequence[Change]) -> None:
+    """Count what was accepted as copied, so that only the rest waits."""
+    items = dict(found.copied.items)
+    for change in accepted:
+        mark, mode = change.after
+        if change.after == NOTHING:
+            items.pop(change.path, None)
+        else:
+            items[change.path] = Item(mode, mark, ())
+    copies.remember(home, found, replace(found.copied, items=items))
+
+
+# --- discard ------------------------------------------------------------------------------------
+
+
+async def discard(workshop: Workshop, home: Path, session: str, principal: Principal) -> Accepted:
+    """Remove the copy of a session with everything that changed in it. Raises what `accept` raises."""
+    async with visiting(workshop.store, workshop.clock, session, principal, NOT_DONE) as visit:
+        before = await _completed(workshop, visit)
+        found = await _copy_at_rest(workshop, home, visit)
+        if found is None:
+            return replace(before, is_copy=False)
+        await asyncio.to_thread(copies.drop, home, found)
+        await visit.tell(Restore("discard", (), ()))
+        await visit.tell(Restored("discard", ()))
+        return before

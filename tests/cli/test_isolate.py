@@ -1,0 +1,172 @@
+"""`run --isolate`, `accept` and `discard`, with real files, a real repository and real commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.processes import Cli, calls, says
+from tests.cli.test_undo import tree
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """What git prints in a folder, without the settings of this machine."""
+    environ = {"PATH": os.environ["PATH"], "HOME": str(folder.parent), "GIT_CONFIG_NOSYSTEM": "1"}
+    command = ["git", "-c", "user.name=Ann", "-c", "user.email=ann@example.com", *arguments]
+    return subprocess.run(command, cwd=folder, env=environ, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture
+def work(cli: Cli) -> Path:
+    """A repository with staged, unstaged, untracked and ignored changes."""
+    (cli.workspace / "a.txt").write_text("one\n")
+    (cli.workspace / "gone.txt").write_text("gone\n")
+    git(cli.workspace, "init", "--quiet", "--initial-branch=main")
+    git(cli.workspace, "config", "remote.origin.url", "https://ann:pass" + "word@example.com/x.git")
+    git(cli.workspace, "add", ".")
+    git(cli.workspace, "commit", "--quiet", "-m", "first")
+    (cli.workspace / "staged.txt").write_text("staged\n")
+    git(cli.workspace, "add", "staged.txt")
+    (cli.workspace / "a.txt").write_text("one\nunstaged\n")
+    (cli.workspace / "untracked.txt").write_text("untracked\n")
+    (cli.workspace / ".gitignore").write_text("installed/\n")
+    (cli.workspace / "installed").mkdir()
+    (cli.workspace / "installed" / "package.js").write_text("package\n")
+    (cli.workspace / ".git" / "hooks" / "pre-commit").write_text("#!/bin/sh\nexit 1\n")
+    (cli.workspace / ".git" / "hooks" / "pre-commit").chmod(0o755)
+    return cli.workspace
+
+
+def run(cli: Cli, *commands: str, session: str = "cli:try", more: tuple[str, ...] = ("--isolate",)) -> Any:
+    name = f"m{len(list(cli.folder.glob('*.jsonl')))}"
+    model = cli.model(*[calls("shell", command=each) for each in commands], says("Done."), name=name)
+    done = cli("run", "try it", "-m", model, "-s", session, "--autonomy", "full", *more)
+    assert done.code == 0, done.err
+    return done
+
+
+def copy_of(cli: Cli) -> Path:
+    [copy] = [
+        path for path in (cli.folder / "home.copies").glob("*/*") if not path.parent.name.startswith(".")
+    ]
+    return copy
+
+
+COMMANDS = (
+    "git status --short && cat installed/package.js && git commit -qam 'in the copy' && git stash list",
+    (
+        "echo two >> a.txt && rm gone.txt && mkdir -p new/deep && echo b > new/deep/b.txt && chmod 755 new/deep/b.txt"
+        " && printf '\\377\\000' > raw.bin && ln -s a.txt link && mv untracked.txt moved.txt && chmod 600 staged.txt"
+        " && echo more > installed/more.js && git branch mine"
+    ),
+)
+
+
+def test_an_isolated_run_changes_nothing_until_its_diff_is_accepted_and_undo_takes_all_of_it_back(
+    cli: Cli, work: Path
+) -> None:
+    before = tree(work)
+    done = run(cli, *COMMANDS)
+    assert tree(work) == before
+    copy = copy_of(cli)
+    assert "8 files changed in a copy of" in done.err
+    shown = cli("show", "cli:try", "--tools", "--json").out
+    assert " M a.txt" in shown
+    assert "A  staged.txt" in shown
+    assert "?? untracked.txt" in shown
+    assert "package" in shown
+    assert not (copy / ".git" / "hooks").exists()
+    assert "example.com/x" not in (copy / ".git" / "config").read_text()
+    diff = cli("show", "cli:try", "--diff").out
+    assert "+two" in diff
+    assert "-unstaged" not in diff  # what was copied is the base, and not a commit
+    wanted = {
+        name: state for name, state in tree(copy).items() if not name.startswith((".git/", "installed"))
+    }
+    accepted = cli("accept", "cli:try", "--json")
+    assert (accepted.code, accepted.json["refused"]) == (0, []), accepted.out
+    now = tree(work)
+    assert {name: now.get(name) for name in wanted} == wanted
+    assert "gone.txt" not in now
+    assert "installed/more.js" not in now
+    assert (work / "link").readlink() == Path("a.txt")
+    assert git(work, "branch", "--list").split() == ["*", "main"]
+    assert [*(cli.folder / "home.copies").iterdir()] == []
+    again = cli("accept", "cli:try")
+    assert (again.code, "Nothing waits" in again.out) == (0, True)
+    assert "+two" in cli("show", "cli:try", "--diff").out
+    undone = cli("undo", "cli:try", "--json")
+    assert (undone.code, undone.json["kept"]) == (0, [])
+    after = tree(work)
+    after["staged.txt"] = before["staged.txt"]  # an undo does not take back permissions alone
+    assert after == before
+
+
+def test_a_discarded_copy_is_gone_and_the_session_goes_on_in_a_new_one(cli: Cli, work: Path) -> None:
+    before = tree(work)
+    run(cli, "echo two >> a.txt")
+    first = copy_of(cli)
+    assert cli("discard", "cli:try", "--json").json["discarded"] is True
+    assert not first.exists()
+    assert cli("discard", "cli:try", "--json").json["discarded"] is False
+    assert tree(work) == before
+    model = cli.model(says("unused"), calls("shell", command="cat a.txt"), says("Done."), name="again")
+    resumed = cli("run", "go on", "-s", "cli:try", "-m", model, "--autonomy", "full")
+    assert resumed.code == 0, resumed.err
+    assert copy_of(cli) != first
+    assert cli("delete", "cli:try", "--yes").code == 0
+    assert [*(cli.folder / "home.copies").iterdir()] == []
+
+
+def test_a_copy_is_not_accepted_while_its_run_is_open(cli: Cli, work: Path) -> None:
+    model = cli.model(calls("shell", command="sh any.sh"), says("Done."))
+    asked = cli("run", "try it", "-m", model, "-s", "cli:try", "--isolate", "--approve-by", "wait")
+    assert asked.code == 5
+    refused = cli("accept", "cli:try")
+    assert (refused.code, "has not ended" in refused.err) == (1, True)
+    assert cli("discard", "cli:try").code == 1
+
+
+def test_a_run_in_a_workspace_without_a_repository_works_in_a_plain_copy(cli: Cli) -> None:
+    (cli.workspace / "a.txt").write_text("one\n")
+    os.mkfifo(cli.workspace / "pipe")
+    run(
+        cli,
+        "rm a.txt; mkdir a.txt; echo x > a.txt/x; mkdir __pycache__; echo y > __pycache__/y; test ! -e pipe",
+    )
+    accepted = cli("accept", "cli:try", "--json")
+    assert (accepted.code, accepted.json["accepted"]) == (0, ["a.txt", "a.txt/x"])
+    assert sorted(path.name for path in cli.workspace.rglob("*")) == ["a.txt", "pipe", "x"]
+    assert cli("undo", "cli:try").code == 0
+    assert (cli.workspace / "a.txt").read_text() == "one\n"
+
+
+def test_a_session_that_works_in_the_workspace_has_nothing_to_accept(cli: Cli, work: Path) -> None:
+    run(cli, "true", more=())
+    refused = cli("accept", "cli:try")
+    assert (refused.code, "--isolate" in refused.err) == (2, True)
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
+def test_in_a_sandbox_a_command_sees_the_copy_and_neither_the_workspace_nor_the_home(
+    cli: Cli, work: Path
+) -> None:
+    cli.configure('[sandbox]\nmode = "bubblewrap"\n')
+    (work / ".env").write_text("a-bait-that-nobody-may-read")
+    (work / "try.sh").write_text(
+        f"ls {work} {cli.home} .. ; cat .env; git status --short; echo x > .git/hooks/pre-push; echo y >> a.txt\n"
+    )
+    run(cli, "bash try.sh")
+    [row] = [json.loads(line) for line in cli("show", "cli:try", "--tools", "--json").out.splitlines()]
+    assert "a-bait" not in row["text"]
+    assert "holdfast.db" not in row["text"]
+    assert f"cannot access '{work}'" in row["text"]
+    assert " M a.txt" in row["text"]
+    accepted = cli("accept", "cli:try", "--json")
+    assert (accepted.code, accepted.json["accepted"]) == (0, ["a.txt"])
