@@ -108,8 +108,8 @@ COVERT = (
     Mutation(
         "covertly, a script names no files",
         "policy/mentions.py",
-        "    texts = _words(command, program) if is_unread or prints else ()\n",
-        "    texts = ()\n",
+        "    texts = list(_words(command, program)) if is_unread or prints else []\n",
+        "    texts = list[str]()\n",
         _READS,
     ),
     Mutation(
@@ -199,15 +199,15 @@ COVERT = (
     Mutation(
         "only `echo` prints names",
         "policy/mentions.py",
-        "    prints = is_taken\n",
-        '    prints = is_taken and program == "echo"\n',
+        "    prints = is_taken and (",
+        '    prints = is_taken and program == "echo" and (',
         _READS,
     ),
     Mutation(
         "what has more words than are looked at is only asked about",
         "tools/facts.py",
-        '        beyond="It has more words than are looked at" if too_many else "",\n        unread=found.unread,\n',
-        '        unread="it has too many words" if too_many else found.unread,\n',
+        '"It has more words than are looked at" if too_many else ""',
+        '""',
         "tests/tools/test_own_places.py",
     ),
 )

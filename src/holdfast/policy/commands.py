@@ -239,11 +239,12 @@ def program_of(command: SimpleCommand) -> str:
 
 def texts_of(command: SimpleCommand) -> list[str]:
     """Return every text of a command that may name a path."""
-    return [
-        *[word.text for word in command.words],
-        *[value.text for _, value in command.assigned],
-        *[each.target.text for each in command.redirections if each.operator != "<<"],
-    ]
+    found = [word.text for word in command.words]
+    if command.assigned:
+        found += [value.text for _, value in command.assigned]
+    if command.redirections:
+        found += [each.target.text for each in command.redirections if each.operator != "<<"]
+    return found
 
 
 def pieces_of(word: str) -> Collection[str]:

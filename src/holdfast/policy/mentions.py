@@ -32,13 +32,15 @@ _MESSAGES = {"git": re.compile(r"-[a-zA-Z]*m|--message"), "gh": re.compile(r"-[m
 
 def secret_named(command: Command) -> str:
     """Return the first word that names a secret path; empty if no word does."""
-    words = dict.fromkeys([word for step in command.simple for word in texts_of(step.command)])
+    words = [word for step in command.simple for word in texts_of(step.command)]
     if not may_be_secret("\n".join(words)):
         return ""
     named, run = takers(command.simple)
     if 0 not in named:  # otherwise a word may go anywhere
-        words = dict.fromkeys([word for step in command.simple for word in _names_in(step, run)])
-    return next((piece for word in words for piece in pieces_of(word) if secret_rule(piece)), "")
+        words = [word for step in command.simple for word in _names_in(step, run)]
+    return next(
+        (piece for word in dict.fromkeys(words) for piece in pieces_of(word) if secret_rule(piece)), ""
+    )
 
 
 def _names_in(step: Step, run: set[int]) -> list[str]:
@@ -75,17 +77,20 @@ def mentioned(step: Step, is_taken: bool) -> Iterator[tuple[str, Literal["read",
     """
     command, uses = step.command, step.uses
     program = program_of(command)
-    prints = is_taken
+    prints = is_taken and (program != "find" or "-printf" in command.texts)
     is_unread = bool(uses.asks or uses.denies or not command.is_folder_known)
-    texts = _words(command, program) if is_unread or prints else ()
+    texts = list(_words(command, program)) if is_unread or prints else []
     documents = [each.target.text for each in command.redirections if each.operator.startswith("<<")]
     if not (is_unread or prints or uses.inner or uses.scripts or program in _TAKES_TEXT):
         documents = []
-    if not (texts or documents):
+    every = "\0".join(texts)
+    if not documents and "/" not in every and not _IS_CODE.search(every) and not may_be_secret(every):
         return
     for text in dict.fromkeys(chain(texts, documents)):
-        whole = pieces_of(text)
         is_code = text in documents or bool(_IS_CODE.search(text))
+        if not (is_code or "/" in text or may_be_secret(text)):
+            continue
+        whole = pieces_of(text)
         for name in dict.fromkeys(_NAME.findall(_ESCAPED_BLANK.sub(" ", text) if prints else text)):
             names = [_AFTER_LETTER.sub("", name, count=1)]
             if name not in whole or text in documents:

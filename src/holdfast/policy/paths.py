@@ -25,6 +25,7 @@ _TELLING = (
     "pfx", "jks", "id_",
 )  # fmt: skip
 """Every secret path has one of them."""
+_TELLS = re.compile("|".join(map(re.escape, _TELLING)))
 _PUBLIC_NAMES = frozenset({".env.example", ".env.sample", ".env.template"})
 _PUBLIC_KEY = re.compile(r"id_.*\.pub", re.DOTALL)
 _PUBLIC_FILES = ("certifi/cacert.pem", "botocore/cacert.pem", "_credentials/roots.pem")
@@ -35,8 +36,7 @@ _KERNEL_FOLDERS = ("/proc", "/sys", "/dev")
 
 def may_be_secret(text: str) -> bool:
     """Return whether a path in a text may be secret. It tells most texts quickly from the others."""
-    lowered = text.lower()
-    return not text.isascii() or True in [each in lowered for each in _TELLING]
+    return not text.isascii() or _TELLS.search(text.lower()) is not None
 
 
 def secret_rule(path: str) -> str:

@@ -159,6 +159,8 @@ class _Row(msgspec.Struct, frozen=True):
     """What picks files, and what leaves them out."""
     is_harmless: bool
     """Whether no word can make the program do more than print."""
+    may_run: bool
+    """Whether an option runs another program."""
 
 
 @lru_cache(maxsize=1_024)
@@ -181,6 +183,7 @@ def _row(program: Program) -> _Row:
         tuple(program.picks.split()),
         tuple(f"{program.picks} {program.drops}".split()),
         only_prints and program.operands == "text*" and not program.risk,
+        bool(program.runs),
     )
 
 
@@ -333,7 +336,8 @@ def by_operands(name: str, program: Program, reading: Reading) -> Uses:
     shape = row.shape
     if row.stands_in and reading.has(*row.stands_in):
         shape = shape[1:]
-    shape = _spread(shape, len(operands))
+    if len(shape) > 1:
+        shape = _spread(shape, len(operands))
     is_walking = not row.walks or reading.has(*row.walks)
     search = _search(program, row, reading) if is_walking else None
     found = [_by_operand(name, shape, at, word, search) for at, word in enumerate(operands)]
@@ -341,7 +345,7 @@ def by_operands(name: str, program: Program, reading: Reading) -> Uses:
     if wild and not {"text", "text*", "read", "read*", "rev*"}.issuperset(shape):
         found.append(Uses(asks=f"`{shown(wild)}` may become several operands of `{name}`."))
     # A value of an option, or a part of a command, may be taken for a path.
-    is_doubtful = bool(program.risk and reading.strange) or (program.is_listing and _runs(reading))
+    is_doubtful = bool(program.risk and reading.strange) or (program.is_listing and _runs(row, reading))
     if program.without and is_walking and (is_doubtful or len(operands) <= shape.count("text")):
         found.append(_searched(Uses((_read(Word(program.without)),)), search))
     return merged(found)
@@ -349,13 +353,13 @@ def by_operands(name: str, program: Program, reading: Reading) -> Uses:
 
 def _spread(shape: tuple[str, ...], count: int) -> tuple[str, ...]:
     """Return a shape with an operand that is repeated before the last one, as often as there is room."""
-    if len(shape) < 2 or not shape[-2].endswith("*"):
+    if not shape[-2].endswith("*"):
         return shape
     return (*shape[:-2], *[shape[-2].rstrip("*")] * (count - len(shape) + 1), shape[-1])
 
 
-def _runs(reading: Reading) -> bool:
-    return "run" in [each.option.meaning for each in reading.given]
+def _runs(row: _Row, reading: Reading) -> bool:
+    return row.may_run and "run" in [each.option.meaning for each in reading.given]
 
 
 class _Search(NamedTuple):
@@ -367,10 +371,10 @@ class _Search(NamedTuple):
 
 
 def _search(program: Program, row: _Row, reading: Reading) -> _Search | None:
-    is_listing = program.is_listing and not _runs(reading)
-    choosing = [each for each in reading.given if each.option.name in row.chooses]
+    is_listing = program.is_listing and not _runs(row, reading)
+    choosing = [each for each in reading.given if each.option.name in row.chooses] if row.chooses else []
     wanted = [word.text for each in choosing if each.option.name in row.picks for word in each.values]
-    wanted = [text.casefold() for text in wanted if not text.startswith("!")]
+    wanted = [text.casefold() for text in wanted if text[:1] != "!"]
     if wanted:  # what is named is read, hidden or not
         is_first = len(wanted) <= _MOST_PATTERNS and choosing[0].option.name in row.picks
         is_plain = is_first and all(map(is_plain_pattern, wanted))
@@ -391,7 +395,9 @@ def is_plain_pattern(text: str) -> bool:
 def _searched(uses: Uses, search: _Search | None) -> Uses:
     if search is None:
         return uses
-    return uses._replace(files=tuple([use._replace(**search._asdict()) for use in uses.files]))
+    deep, picked, is_listed = search
+    files = [Use(access, word, lost, deep, picked, False, is_listed) for access, word, lost, *_ in uses.files]
+    return Uses(tuple(files), *uses[1:])
 
 
 def _by_operand(name: str, shape: Sequence[str], at: int, word: Word, search: _Search | None) -> Uses:

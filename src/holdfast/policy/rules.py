@@ -139,6 +139,8 @@ def _judged_alike(facts: Facts) -> tuple[Decision, ...]:
 
 def strictest(decisions: Sequence[Decision]) -> Decision:
     """Return the decision that counts: deny, then ask, then allow, and the first of equal ones."""
+    if len(decisions) == 1:
+        return decisions[0]
     return max(decisions, key=lambda decision: _STRICTNESS[decision.verdict])
 
 
@@ -209,8 +211,8 @@ def secret_paths(facts: Facts) -> Decision | None:
     for path in facts.paths:
         if rule := secret_rule(path.given) or secret_rule(path.resolved):
             return _deny("secret-path", f"{path.given} names a secret ({rule}). Work without its content.")
-    targets = [path.resolved for path in facts.words]
-    for path in facts.words if may_be_secret("\n".join(targets)) else ():
+    is_telling = may_be_secret("\n".join([path.resolved for path in facts.words])) if facts.words else False
+    for path in facts.words if is_telling else ():
         if rule := secret_rule(path.resolved):
             return _deny("secret-path", f"{path.given} leads to a secret ({rule}). Work without its content.")
     for command in facts.commands:

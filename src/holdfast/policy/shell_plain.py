@@ -58,6 +58,12 @@ def plain_script(text: str, home: str, folders: Sequence[str]) -> Script | None:
     if pipelines is None:
         return None
     entry = Flow(tuple(folders))
+    is_literal = not "".join([redirected for _, _, redirected, _ in tokens])
+    if len(pipelines) == 1 and len(pipelines[0][1]) == 1:
+        ((words, redirections),) = pipelines[0][1]
+        if words[0].text not in OF_SHELL and len(words) < MAX_WORDS // 2:
+            only = SimpleCommand(words, (), redirections, *entry)
+            return Script((only,), is_plain=is_literal, ends=entry.folders)
     ways = Ways(entry, entry)
     commands: list[SimpleCommand] = []
     words_left, count, data = MAX_WORDS, 0, text.encode()
@@ -80,7 +86,6 @@ def plain_script(text: str, home: str, folders: Sequence[str]) -> Script | None:
                 home = ""
             found = ways_of(words, entry, home)
         ways = ways.then(found, operator)
-    is_literal = not "".join([redirected for _, _, redirected, _ in tokens])
     return Script(tuple(commands), is_plain=is_literal, ends=ways.either.folders)
 
 

@@ -65,7 +65,7 @@ NOTHING = Uses()
 
 def merged(uses: Iterable[Uses]) -> Uses:
     """Return the sum of what several readings of one command found. The first reason counts."""
-    every = [each for each in uses if each != NOTHING]
+    every = [each for each in uses if each is not NOTHING and each != NOTHING]
     if len(every) < 2:
         return every[0] if every else NOTHING
     return Uses(

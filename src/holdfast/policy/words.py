@@ -32,6 +32,9 @@ _DOTS = frozenset({"dotglob", "GLOBIGNORE", "globdots", "glob_dots"})
 _SETTERS = frozenset({"shopt", "setopt"})
 _DEEP_SHELLS = frozenset({"zsh", "fish", "ksh"})
 """Shells in which `**` also stands for folders at any depth."""
+_WILDER = re.compile("|".join([*_DOTS, "globstar"]))
+_WILDER_PROGRAMS = _SETTERS | _DEEP_SHELLS
+"""With none of these words and programs, wildcards match as usual."""
 _UNKNOWN_PART = re.compile(r"\$(?:\([^)]*\)|\{[^}]*\}|\w+|[@*#?$!-])|`[^`]*`")
 
 
@@ -65,12 +68,12 @@ class PathWord(NamedTuple):
 def words_of(command: Command) -> Iterator[PathWord]:
     """Return every word that may be a path, with its access. A word may appear several times."""
     # Without pipelines nobody reads what another command prints.
-    is_piped = any(step.command.pipes for step in command.simple)
+    is_piped = any([step.command.pipes for step in command.simple])  # noqa: C419 - a generator takes longer
     named, run = takers(command.simple) if is_piped else (set[int](), set[int]())
-    is_lost = not all(step.command.is_folder_known for step in command.simple)
+    is_lost = False in [step.command.is_folder_known for step in command.simple]
     everywhere = _folders(command) if is_lost else ()
     wild = _wild(command)
-    follows_links = any(use.deep == "links" for step in command.simple for use in step.uses.files)
+    follows_links = "links" in [use.deep for step in command.simple for use in step.uses.files]
     seen: set[PathWord] = set()
     for step in command.simple:
         simple, uses = step.command, step.uses
@@ -113,6 +116,8 @@ def _folders(command: Command) -> tuple[str, ...]:
 def _wild(command: Command) -> Depth | None:
     """Return how wildcards match more than usually: also names with a leading dot, in folders below, or both."""
     text, names = command.text, {program_of(step.command) for step in command.simple}
+    if not _WILDER.search(text) and names.isdisjoint(_WILDER_PROGRAMS):
+        return None
     has_dots = True in [word in text for word in _DOTS] and not _DOTS.isdisjoint(_WORD.findall(text))
     if not (has_dots or names.isdisjoint(_SETTERS)):
         has_dots = any(

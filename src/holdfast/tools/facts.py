@@ -18,8 +18,6 @@ from itertools import chain, islice
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from msgspec.structs import replace
-
 from holdfast.policy.commands import Command, parsed
 from holdfast.policy.listed import Program, simple_commands
 from holdfast.policy.paths import is_inside, malformed
@@ -53,7 +51,32 @@ def facts_of(
     is_ours: IsOurs = nothing_is_ours,
 ) -> Facts:
     """Return all facts that the rules judge. The arguments passed the schema."""
-    plain = Facts(
+    if not spec.kinds:
+        return _facts(spec, settings)
+    given = _declared(spec, values)
+    urls = tuple(_all_texts(given["url"])) if "url" in given else ()
+    paths = [*_all_texts(given["path"]), *map(_path_in, urls)] if "path" in given or urls else []
+    for text in _all_texts(given["patch"]) if "patch" in given else ():
+        paths += paths_in(text)
+    access: Access = "read" if spec.effect == "read" else "write"
+    workspace = settings.tools.workspace
+    root = Root(workspace, own)
+    named: dict[str, Any] = {}
+    if "command" in given:
+        named = _named_by(tuple(_commands(given["command"])), settings, own, is_ours)
+    return _facts(
+        spec,
+        settings,
+        paths=tuple([_path_fact(root, path, access) for path in paths if path is not None]),
+        allowed=_allowed(settings),
+        urls=urls,
+        only_asks="method" in given and _only_reads(given["method"]) and "body" not in values,
+        **named,
+    )
+
+
+def _facts(spec: ToolSpec, settings: Settings, **more: Any) -> Facts:
+    return Facts(
         tool=spec.name,
         effect=spec.effect,
         autonomy=settings.posture.autonomy,
@@ -62,37 +85,29 @@ def facts_of(
         allow_tools=settings.tools.allow_tools,
         deny_tools=settings.tools.deny_tools,
         policy=settings.policy,
+        **more,
     )
-    if not spec.kinds:
-        return plain
-    given = _declared(spec, values)
-    urls = tuple(_all_texts(given["url"]))
-    paths = [*_all_texts(given["path"]), *map(_path_in, urls)]
-    for text in _all_texts(given["patch"]):
-        paths += paths_in(text)
-    access: Access = "read" if spec.effect == "read" else "write"
-    workspace, home = settings.tools.workspace, os.path.expanduser("~")
-    root = Root(workspace, own)
-    commands = tuple([parsed(text, home, workspace) for text in _commands(given["command"])])
+
+
+def _named_by(texts: tuple[str, ...], settings: Settings, own: OwnPlaces, is_ours: IsOurs) -> dict[str, Any]:
+    """Return what commands say and name."""
+    workspace = settings.tools.workspace
+    home = os.environ.get("HOME") or os.path.expanduser("~")
+    commands = tuple([parsed(text, home, workspace) for text in texts])
     words = list(islice(chain.from_iterable(map(words_of, commands)), MAX_WORDS + 1))
-    programs = list(islice(_programs(commands, settings), MAX_PROGRAMS + 1)) if commands else []
+    programs = list(islice(_programs(commands, settings), MAX_PROGRAMS + 1))
     found = WordFacts(workspace, own, is_ours)
     found.look_at(dict.fromkeys(words[:MAX_WORDS]))
     too_many = len(words) > MAX_WORDS or len(programs) > MAX_PROGRAMS
-    return replace(
-        plain,
-        paths=tuple(_path_fact(root, path, access) for path in paths if path is not None),
-        commands=commands,
-        words=tuple(found.paths),
-        beyond="It has more words than are looked at" if too_many else "",
-        unread=found.unread,
-        unproved=found.unproved or _decoy(commands, workspace),
-        outside=found.outside,
-        programs=tuple(programs[:MAX_PROGRAMS]),
-        allowed=_allowed(settings),
-        urls=urls,
-        only_asks=_only_reads(given["method"]) and "body" not in values,
-    )
+    return {
+        "commands": commands,
+        "words": tuple(found.paths),
+        "beyond": "It has more words than are looked at" if too_many else "",
+        "unread": found.unread,
+        "unproved": found.unproved or _decoy(commands, workspace),
+        "outside": found.outside,
+        "programs": tuple(programs[:MAX_PROGRAMS]),
+    }
 
 
 def commands_of(spec: ToolSpec, values: dict[str, Any]) -> Iterator[str]:

@@ -42,8 +42,10 @@ class OwnPlaces(msgspec.Struct, frozen=True):
             if kinds and kind not in kinds:
                 continue
             for path in paths:
-                with suppress(OSError):
+                try:
                     found[identity(os.stat(path))] = kind
+                except OSError:
+                    continue
         return found
 
     def by_path(self, path: str) -> str:
