@@ -335,14 +335,16 @@ ONLY_FOR_THE_PROMPT = ("prompt_toolkit", "rich", "holdfast.cli.editor", "holdfas
 
 def test_the_first_prompt_costs_less_than_its_cpu_budget(cli: Cli) -> None:
     cli.environ["PYTHONDONTWRITEBYTECODE"] = ""  # a process of its own that loads everything itself
-    costs = []
-    for _ in range(4):  # the least is the cost itself; the rest is what else the machine was doing
+
+    def cost_of_a_prompt() -> float:
         # On a busy machine, loading anything takes more time of the processor. So what others load is beside it.
         slowness = max(1, cost_s(OTHERS) / OTHERS_S)
         with cli.emulator("chat", "-m", cli.model(ANY)) as screen:
             screen.until_shown("of $2.00")
-            costs.append(cpu_s(screen.process.pid) / slowness)
-    assert min(costs) < PROMPT_CPU_S
+            return cpu_s(screen.process.pid) / slowness
+
+    # The least is the cost itself; the rest is what else the machine was doing.
+    assert any(cost_of_a_prompt() < PROMPT_CPU_S for _ in range(4))
 
 
 def test_only_a_chat_at_a_terminal_loads_the_line_editor(cli: Cli) -> None:

@@ -56,7 +56,8 @@ def measured_help() -> tuple[float, set[str]]:
 
 def test_help_costs_less_than_its_cpu_budget() -> None:
     # The least of a few is the cost itself; the rest is what else the machine was doing.
-    assert min(measured_help()[0] for _ in range(4)) < HELP_CPU_S * max(1, cost_s("") / BARE_S)
+    budget_s = HELP_CPU_S * max(1, cost_s("") / BARE_S)
+    assert any(measured_help()[0] < budget_s for _ in range(4))
 
 
 def test_help_loads_no_heavy_library() -> None:

@@ -145,7 +145,7 @@ def test_a_block_is_shown_at_the_width_of_its_moment() -> None:
 )  # fmt: skip
 def test_what_is_held_back_has_a_bound(begin: str, piece: str) -> None:
     page = Page()
-    lines = [*page.feed(begin, 80), *page.feed(piece * (60_000 // len(piece)), 80)]
+    lines = [*page.feed(begin, 80), *page.feed(piece * (20_000 // len(piece)), 80)]
     held = "".join(text_of(line) for line in page.unfinished(80))
     assert len(held) < 5_000
     assert lines

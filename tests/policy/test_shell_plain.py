@@ -42,15 +42,26 @@ TEXTS = st.lists(st.tuples(st.sampled_from(ATOMS), st.sampled_from(BETWEEN)), mi
 )
 
 
-@pytest.mark.requirement("L2")
-@settings(max_examples=2_000, deadline=None)
-@given(TEXTS)
-def test_a_plain_text_is_read_as_its_tree_is(text: str) -> None:
+def check_plain(text: str) -> None:
     plain = plain_script(text, "/home/ann", ("",))
     if plain is None:
         return
     read = by_tree(text.encode(), "/home/ann", "/ws")
     assert read.unread or plain._replace(is_plain=False) == read
+
+
+@pytest.mark.requirement("L2")
+@settings(max_examples=600, deadline=None)
+@given(TEXTS)
+def test_a_plain_text_is_read_as_its_tree_is(text: str) -> None:
+    check_plain(text)
+
+
+@pytest.mark.long
+@settings(max_examples=10_000, deadline=None)
+@given(TEXTS)
+def test_any_of_many_plain_texts_is_read_as_its_tree_is(text: str) -> None:
+    check_plain(text)
 
 
 @pytest.mark.parametrize(

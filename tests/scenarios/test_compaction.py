@@ -183,6 +183,7 @@ def test_a_fact_of_turn_3_is_used_after_many_compactions(stage: Stage, turns: in
 
 
 @pytest.mark.requirement("C9", "L6", "B8")
+@pytest.mark.parametrize("stage", ["volatile", pytest.param("sqlite", marks=pytest.mark.long)], indirect=True)
 @pytest.mark.parametrize("summaries", ["failing", "empty", "growing", "calling", "ordering", "forgetting"])
 def test_a_bad_summary_ends_no_session_and_changes_no_task(stage: Stage, summaries: str) -> None:
     reader = Reader(60, summaries)

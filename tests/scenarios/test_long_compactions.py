@@ -167,14 +167,11 @@ def test_memory_is_bounded_by_the_view_and_not_by_what_was_said(
     meter = Meter(turns, stretch, counts=False)
 
     async def main(clock: JumpingClock, store: Store, workspace: Path) -> None:
-        gc.collect()
-        gc.freeze()  # a look need not go through what was there before
         tracemalloc.start()
         try:
             await drive(scenario_of(turns, meter.tools), clock, store, workspace)
         finally:
             tracemalloc.stop()
-            gc.unfreeze()
 
     durable.run(main)
     early, late = (sorted(kept)[len(kept) // 2] for kept in meter.kept)

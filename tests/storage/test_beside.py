@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import sqlite3
@@ -205,13 +204,11 @@ async def test_a_changed_column_that_would_be_believed_or_failed_on_is_told_and_
         await check_usable(repaired(damaged))
 
 
-FLIPS = int(os.environ.get("HOLDFAST_FLIPS", "25"))
-
-
 @pytest.mark.requirement("L7")
+@pytest.mark.parametrize("flips", [12, pytest.param(200, marks=pytest.mark.long)])
 @pytest.mark.parametrize("table", TABLES)
 async def test_whatever_bit_is_flipped_beside_the_records_is_told_where_it_matters(
-    home: Path, table: str
+    home: Path, table: str, flips: int
 ) -> None:
     sound = await answers(copied(home, "sound"))
     content = (home / DATABASE).read_bytes()
@@ -220,7 +217,7 @@ async def test_whatever_bit_is_flipped_beside_the_records_is_told_where_it_matte
     first = (found[0] - 1) * 4096
     places = [at for at in range(first, first + 4096) if content[at]]
     draw = random.Random(table)
-    for at in draw.sample(places, min(FLIPS, len(places))):
+    for at in draw.sample(places, min(flips, len(places))):
         flipped = bytearray(content)
         flipped[at] ^= 1 << draw.randrange(8)
         damaged = copied(home, "damaged")
