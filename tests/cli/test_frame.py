@@ -177,7 +177,7 @@ def test_version_is_told_alone(holdfast: Holdfast) -> None:
         (["version"], "There is no command 'version'.\n"),
         (["--bogus"], "No such option: --bogus"),
         (["fsck", "--repair"], "Option '--repair' requires an argument"),
-        (["doctor", "--fix"], "No such option: --fix"),
+        (["doctor", "--mend"], "No such option: --mend"),
         (["show"], "Missing argument 'SESSION'"),
         (["config"], "Missing command"),
         (["sessions", "--limit", "101"], "Invalid value for '--limit': it must be at most 100"),
