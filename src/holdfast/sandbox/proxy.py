@@ -19,7 +19,6 @@ from pathlib import Path
 
 import msgspec
 
-import holdfast
 from holdfast.protocol.fence import Launch
 from holdfast.protocol.traffic import Authority, Exchange, Requests, StandIn, Told, Word
 from holdfast.sandbox import proxy_tls
@@ -179,9 +178,9 @@ class Proxy:
 
 def folders() -> tuple[str, ...]:
     """Return the folders from which the proxy imports."""
-    loaded = (holdfast, msgspec, sys.modules.get("cryptography"))  # the last one for secrets only
-    roots = (Path(each.__file__).resolve().parent.parent for each in loaded if each and each.__file__)
-    return tuple(dict.fromkeys(map(str, roots)))
+    loaded = (msgspec, sys.modules.get("cryptography"))  # the last one for secrets only
+    theirs = (Path(each.__file__).resolve().parents[1] for each in loaded if each and each.__file__)
+    return tuple(dict.fromkeys(map(str, (Path(__file__).resolve().parents[2], *theirs))))
 
 
 def variables() -> dict[str, str]:
