@@ -117,6 +117,8 @@ def test_a_discarded_copy_is_gone_and_the_session_goes_on_in_a_new_one(cli: Cli,
     assert cli("discard", "cli:try", "--json").json["discarded"] is False
     assert tree(work) == before
     model = cli.model(says("unused"), calls("shell", command="cat a.txt"), says("Done."), name="again")
+    elsewhere = cli("run", "go on", "-s", "cli:try", "-m", model, "-w", str(cli.folder))
+    assert (elsewhere.code, "works in a copy of" in elsewhere.err) == (2, True)
     resumed = cli("run", "go on", "-s", "cli:try", "-m", model, "--autonomy", "full")
     assert resumed.code == 0, resumed.err
     assert copy_of(cli) != first

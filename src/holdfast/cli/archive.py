@@ -164,7 +164,9 @@ def _resumed(adopted: archive.Adopted) -> Iterator[Line]:
         return
     facts, autonomy = settings.model.facts, settings.posture.autonomy
     said = f" (the file said {adopted.autonomy})" if adopted.autonomy != autonomy else ""
-    yield [f"  resumed, it works in {neutral(settings.tools.workspace)} with {neutral(facts.name)}"]
+    place = settings.tools.copy_of
+    where = f"a copy of {neutral(place)}" if place else neutral(settings.tools.workspace)
+    yield [f"  resumed, it works in {where} with {neutral(facts.name)}"]
     yield [f"  autonomy {autonomy}{said}, at most ${usd(settings.limits.cost_microusd)} a run"]
     if open_run(state) is None:
         return

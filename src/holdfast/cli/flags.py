@@ -268,7 +268,7 @@ def chosen(
 ) -> Chosen:
     """Return the settings of a run, with warnings for the user. The app has the configuration of `configured`.
 
-    `copy`: a copy of the workspace, in which the run works.
+    `copy`: a copy of the workspace, in which the run works; None: the one in which the session works, if it does.
 
     Raises:
         UsageError: No model, unknown provider, a cost limit without a price, or an unreadable instruction file.
@@ -279,6 +279,8 @@ def chosen(
     else:
         model = flags.model or ""
     workspace = workspace_of(flags, past)
+    if copy is None and past is not None and past.tools.copy_of:
+        copy = Path(past.tools.workspace)
     fresh = app.settings(
         copy or workspace,
         model=model,

@@ -143,24 +143,19 @@ def _accepted_lines(found: Accepted) -> Iterator[Line | str]:
 # --- a run in a copy ----------------------------------------------------------------------------
 
 
-async def copy_of_run(
-    app: App, home: Home, recorded: Settings | None, workspace: Path, *, is_asked: bool
-) -> Copy | None:
-    """Return the copy in which a run is to work; None if it works in the workspace.
+async def copy_of_run(app: App, home: Home, recorded: Settings | None, workspace: Path) -> Copy:
+    """Return the copy in which a run is to work: that of its session, or a new one.
 
     Args:
         app: The open app.
         home: The home.
         recorded: The settings of the session until now.
         workspace: The workspace of the user, without links.
-        is_asked: The caller asks for a copy. A session that works in one goes on in it.
 
     Raises:
         UsageError: the workspace cannot be copied, or is another one than that of the session.
     """
     was = recorded.tools.copy_of if recorded is not None else ""
-    if not (is_asked or was):
-        return None
     origin = str(workspace)
     if was and origin != was:
         raise UsageError(

@@ -256,12 +256,17 @@ async def at_work(
     if past is not None and recorded is not None and is_new_task and open_run(past.ahead) is None:
         recorded = changed(recorded, schema="", needs_plan=False)
     async with open_app(configured(home, flags, recorded), home) as app:
-        settings, warnings = chosen(app, flags, recorded, is_terminal=has_person())
-        await app.resolve(settings.model.facts.name)
-        if is_isolated or (recorded is not None and recorded.tools.copy_of):
+
+        async def copied() -> Path:
             make = import_module(_ISOLATE).copy_of_run
-            copy = await make(app, home, recorded, workspace_of(flags, recorded), is_asked=is_isolated)
-            settings, _ = chosen(app, flags, recorded, is_terminal=has_person(), copy=Path(copy.folder))
+            return Path((await make(app, home, recorded, workspace_of(flags, recorded))).folder)
+
+        was_copy = recorded is not None and bool(recorded.tools.copy_of)
+        copy = await copied() if was_copy else None
+        settings, warnings = chosen(app, flags, recorded, is_terminal=has_person(), copy=copy)
+        await app.resolve(settings.model.facts.name)
+        if is_isolated and copy is None:  # a task that cannot begin needs no copy
+            settings, _ = chosen(app, flags, recorded, is_terminal=has_person(), copy=await copied())
         if flags.detail != "quiet":
             warn(app, settings, warnings)
         yield app, settings

@@ -1,0 +1,111 @@
+"""Copies of repositories of all kinds: git says the same in the copy, and the copy has nothing that leads back."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from holdfast.clock import SYSTEM_CLOCK
+from holdfast.storage.images import Images
+from holdfast.tools.blocking import Refused
+from holdfast.tools.copying import changes, copy
+from holdfast.tools.ignoring import ignoring
+from holdfast.tools.own import OwnPlaces
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """What git prints in a folder, without the settings of this machine."""
+    environ = {"PATH": os.environ["PATH"], "HOME": str(folder.parent), "GIT_CONFIG_NOSYSTEM": "1"}
+    command = [
+        "git",
+        "-c",
+        "user.name=Ann",
+        "-c",
+        "user.email=ann@example.com",
+        "-c",
+        "protocol.file.allow=always",
+    ]
+    ended = subprocess.run([*command, *arguments], cwd=folder, env=environ, check=True, capture_output=True)
+    return ended.stdout.decode()
+
+
+def usual(folder: Path) -> Path:
+    work = folder / "usual"
+    work.mkdir()
+    git(work, "init", "--quiet", "--initial-branch=main")
+    (work / "a").write_text("one\n")
+    git(work, "add", ".")
+    git(work, "commit", "--quiet", "-m", "first")
+    git(work, "branch", "other")
+    return work
+
+
+def worktree(folder: Path) -> Path:
+    git(usual(folder), "worktree", "add", "--quiet", str(folder / "tree"), "other")
+    return folder / "tree"
+
+
+def shallow(folder: Path) -> Path:
+    git(usual(folder), "clone", "--quiet", "--depth=1", f"file://{folder}/usual", str(folder / "shallow"))
+    return folder / "shallow"
+
+
+def detached(folder: Path) -> Path:
+    work = usual(folder)
+    git(work, "checkout", "--quiet", "--detach")
+    return work
+
+
+def unborn(folder: Path) -> Path:
+    (folder / "unborn").mkdir()
+    git(folder / "unborn", "init", "--quiet", "--initial-branch=main")
+    return folder / "unborn"
+
+
+@pytest.mark.parametrize("make", [usual, worktree, shallow, detached, unborn])
+def test_git_says_the_same_in_a_copy_of_any_repository(tmp_path: Path, make: Callable[[Path], Path]) -> None:
+    work = make(tmp_path)
+    (work / "staged").write_text("staged\n")
+    git(work, "add", "staged")
+    (work / "staged").write_text("and changed\n")
+    (work / "new").write_text("new\n")
+    (work / ".gitignore").write_text("/:odd\n*.log\n!keep.log\n")
+    for name in (":odd", "x.log", "keep.log"):
+        (work / name).write_text("x")
+    images = Images(tmp_path / "home", SYSTEM_CLOCK)
+    (tmp_path / "home").mkdir()
+    (tmp_path / "copy").mkdir()
+    copied = copy(str(work), tmp_path / "copy", OwnPlaces(), images)
+    assert sorted(copied.ignored) == [":odd", "x.log"]
+    asked = [("status", "--porcelain"), ("diff", "--cached"), ("symbolic-ref", "--quiet", "HEAD"), ("fsck",)]
+    if make is detached:
+        asked[2] = ("rev-parse", "HEAD")
+    for words in asked:
+        assert git(tmp_path / "copy", *words) == git(work, *words)
+    config = (tmp_path / "copy" / ".git" / "config").read_text()
+    assert "remote" not in config
+    assert str(tmp_path) not in config
+    assert not (tmp_path / "copy" / ".git" / "objects" / "info" / "alternates").exists()
+    shared = [path for path in (tmp_path / "copy").rglob("*") if path.is_file() and path.stat().st_nlink > 1]
+    assert shared == []
+    assert changes(str(tmp_path / "copy"), copied, images) == []
+
+
+def test_git_is_asked_about_thousands_of_names_of_any_kind(tmp_path: Path) -> None:
+    (tmp_path / ".gitignore").write_text("*.o\n!a7.o\n")
+    names = [f"a{n}.o" for n in range(4_000)] + [":(glob)x", "-n", "new\nline", " ", "!b", "\udce9.o"]
+    with ignoring(str(tmp_path), "-n\n") as asked:
+        assert asked is not None
+        found = asked.of(names)
+    assert found == {*names[:4_000], "-n", "\udce9.o"} - {"a7.o"}
+
+
+def test_a_repository_with_objects_elsewhere_is_refused(tmp_path: Path) -> None:
+    git(usual(tmp_path), "clone", "--quiet", "--shared", str(tmp_path / "usual"), str(tmp_path / "borrowing"))
+    (tmp_path / "copy").mkdir()
+    with pytest.raises(Refused, match="borrows objects"):
+        copy(str(tmp_path / "borrowing"), tmp_path / "copy", OwnPlaces(), Images(tmp_path, SYSTEM_CLOCK))
