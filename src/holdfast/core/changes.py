@@ -7,6 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast.core.state import ModelCall, Run, State
+from holdfast.core.totals import Totals
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Principal
 from holdfast.protocol.limits import ModelFacts
@@ -49,18 +50,25 @@ def labelled(state: State, label: Label) -> State:
     return state if label in state.labels else replace(state, labels=(*state.labels, label))
 
 
-def charged(state: State, ended: e.Responded | e.ModelCallFailed | e.ModelCallCut | e.SideCallEnded) -> State:
+def charged(state: State, ended: e.ModelCallFailed | e.ModelCallCut | e.SideCallEnded) -> State:
     """Charge the run what an attempt used."""
     run = state.run
-    if run is None:
-        return state
-    totals = replace(
-        run.totals,
-        usage=run.totals.usage + ended.usage,
-        cost_microusd=run.totals.cost_microusd + ended.cost_microusd,
-        is_estimated=run.totals.is_estimated or bool(ended.estimated),
+    return (
+        replace(state, run=replace(run, totals=with_usage(run.totals, ended))) if run is not None else state
     )
-    return replace(state, run=replace(run, totals=totals))
+
+
+def with_usage(
+    totals: Totals, ended: e.Responded | e.ModelCallFailed | e.ModelCallCut | e.SideCallEnded, **changes: Any
+) -> Totals:
+    """Add what an attempt used."""
+    return replace(
+        totals,
+        usage=totals.usage + ended.usage,
+        cost_microusd=totals.cost_microusd + ended.cost_microusd,
+        is_estimated=totals.is_estimated or bool(ended.estimated),
+        **changes,
+    )
 
 
 def with_reservation(run: Run, model_call: ModelCall | None) -> Run:

@@ -7,7 +7,15 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast.core import measure, prompted
-from holdfast.core.changes import attempt_of, charged, labelled, with_models, with_reservation, with_run
+from holdfast.core.changes import (
+    attempt_of,
+    charged,
+    labelled,
+    with_models,
+    with_reservation,
+    with_run,
+    with_usage,
+)
 from holdfast.core.evolve_side import side_abandoned, side_ended, side_refused, side_started, side_unready
 from holdfast.core.measure import Measure
 from holdfast.core.progress import looked
@@ -100,14 +108,13 @@ def _responded(state: State, event: e.Responded) -> State:
     model_call = state.models.open
     asked = calls_of(event.parts)
     has_words = bool(text_of(event.parts).strip())
-    state = _close_and_charge(state, event)
     run, models = state.run, state.models
     if run is not None:
         # The last pass is not a turn: a run with a limit of 25 turns may make 26 model calls, and reports 25.
         is_turn = model_call is not None and not model_call.is_last_pass
         run = replace(
             run,
-            totals=replace(run.totals, turns=run.totals.turns + is_turn),
+            totals=with_usage(run.totals, event, turns=run.totals.turns + is_turn),
             reply=_reply_kind(event, bool(asked)),
             answer_seq=state.seq if has_words else run.answer_seq,
             empty_replies=0 if asked or has_words else run.empty_replies + 1,
@@ -125,6 +132,7 @@ def _responded(state: State, event: e.Responded) -> State:
         turn=replace(state.turn, calls=calls, repeats=repeats),
         models=replace(
             models,
+            open=None,
             outcomes=models.outcomes + 1,
             failed_attempts=0,
             measure=_measured(state, model_call, event),
@@ -223,6 +231,6 @@ def _abandoned(state: State) -> State:
     return replace(state, models=replace(state.models, open=None), run=run)
 
 
-def _close_and_charge(state: State, ended: e.Responded | e.ModelCallFailed | e.ModelCallCut) -> State:
+def _close_and_charge(state: State, ended: e.ModelCallFailed | e.ModelCallCut) -> State:
     """Close the open attempt. What it used replaces its reservation."""
     return with_models(charged(state, ended), open=None)

@@ -129,15 +129,12 @@ def _is_overcharged(model_call: ModelCall, before: Totals, after: Totals) -> boo
 
 
 def _responded(draft: Draft, cause: Outcome, model_call: ModelCall, reply: ModelReply) -> None:
-    charge, count, most = (
-        budget.charge(model_call, reply),
-        len(calls_of(reply.parts)),
-        most_tool_calls(reply.finish),
-    )
+    charge, calls = budget.charge(model_call, reply), calls_of(reply.parts)
+    count, most = len(calls), most_tool_calls(reply.finish)
     draft.add(
         e.Responded(
             key=cause.key,
-            parts=_taken(reply.parts, most, draft.state),
+            parts=_taken(reply.parts, calls, most, draft.state),
             usage=charge.usage,
             cost_microusd=charge.cost_microusd,
             finish=reply.finish,
@@ -166,13 +163,13 @@ def most_tool_calls(finish: Finish) -> int:
     return 0 if finish == "refusal" else MAX_TOOL_CALLS
 
 
-def _taken(parts: tuple[Part, ...], most: int, state: State) -> tuple[Part, ...]:
+def _taken(parts: tuple[Part, ...], calls: tuple[ToolCall, ...], most: int, state: State) -> tuple[Part, ...]:
     """Return the parts with only the first `most` calls, and with our ids: a provider's may be missing or double."""
     taken: list[Part] = []
-    refs = own_refs(calls_of(parts), state.models.refs)
+    refs = own_refs(calls, state.models.refs)
     count = 0
     for part in parts:
-        if isinstance(part, ToolCall):
+        if type(part) is ToolCall:
             count += 1
             if count > most:
                 continue
