@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -282,3 +283,25 @@ def test_a_process_in_the_background_that_makes_a_controlling_file_says_so_when_
     assert cli("run", "go", "-m", model, "--autonomy", "full").code == 0
     assert "control other programs: .envrc" in results(cli)[-1]
     assert not (cli.workspace / ".envrc").exists()
+
+
+@pytest.mark.requirement("L2")
+def test_a_command_commits_as_the_user_and_reads_why_its_sandbox_refused_something(cli: Cli) -> None:
+    home = cli.folder / "user"
+    home.mkdir()
+    (home / ".gitconfig").write_text('[user]\n\tname = "Ann \\"A\\" Ö"\n\temail = ann@example.com\n')
+    cli.environ["HOME"] = str(home)
+    cli.configure(f'{WALLS}read = ["{sys.base_prefix}", "{sys.prefix}"]\n')
+    for name, script in (
+        ("commit.sh", "git init -q . && git commit -q --allow-empty -m one; git log --format='%an <%ae>'"),
+        ("write.sh", "echo x > /usr/x"),
+        ("fill.sh", f"{sys.executable} -c 'bytearray(3 << 30)' 2>&1 | grep MemoryError; exit 1"),
+    ):
+        (cli.workspace / name).write_text(script)
+    commands = [calls("shell", command=f"bash {name}.sh") for name in ("commit", "write", "fill")]
+    model = cli.model(*commands, says("Done."))
+    assert cli("run", "go", "-m", model, "--autonomy", "full").code == 0
+    who, read_only, memory = results(cli)
+    assert who.startswith('Ann "A" Ö <ann@example.com>\n')
+    assert "with [sandbox] write" in read_only
+    assert "[sandbox] memory" in memory

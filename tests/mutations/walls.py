@@ -202,6 +202,13 @@ WALLS = (
         _CLI,
     ),
     Mutation(
+        "a result does not say that the sandbox was why",
+        "tools/within.py",
+        'if fence is None or ended.how != "exited" or not ended.exit_code:',
+        "if fence is not None:",
+        _CLI,
+    ),
+    Mutation(
         "what has no fence runs where there is a sandbox",
         "sandbox/process.py",
         "if fence is None and self._sandbox is not None:",

@@ -39,7 +39,8 @@ def workspace(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def fences(tmp_path: Path) -> Fences:
+def fences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fences:
+    monkeypatch.setattr(fencing, "git_identity", str)
     return Fences(OwnPlaces((str(tmp_path / "home" / ".holdfast"),)), str(tmp_path / "home"))
 
 
@@ -359,3 +360,13 @@ async def test_a_command_in_a_workspace_that_holds_the_home_is_refused_before_an
 ) -> None:
     with pytest.raises(Refused, match="No command runs in a sandbox in this workspace"):
         await fences.recorded(Shell(Background(), fences), os.path.realpath(tmp_path / name), WALLS)
+
+
+@pytest.mark.requirement("L2")
+def test_where_more_of_the_home_is_shown_nothing_is_put_there(
+    fences: Fences, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fencing, "git_identity", lambda: "[user]")
+    place = str(tmp_path / "home" / ".gitconfig")
+    assert fences.rules(str(workspace), WALLS).files == {place: "[user]"}
+    assert fences.rules(str(workspace), replace(WALLS, read=(place,))).files == {}

@@ -58,6 +58,8 @@ class Fence(msgspec.Struct, frozen=True, omit_defaults=True):
     """How many there may be of them at a time."""
     cpu_s: int = CPU_S
     """The processor time of each process."""
+    files: Mapping[str, str] = {}
+    """Files of its own, with their content, in folders of its own."""
     hosts: tuple[str, ...] = ()
     """The hosts that it may reach through the proxy, as `[network] allow` names them."""
 

@@ -116,6 +116,9 @@ class Bubblewrap:
         if launch.authorities:
             shown += ["--perms", "0444", "--file", str(number + 4), proxy_tls.BUNDLE]
             variables |= proxy_tls.variables()
+        files = dict(enumerate(fence.files, number + 5 + len(opened)))
+        for fd, path in files.items():
+            shown += ["--file", str(fd), path]
         held = Held(number + 2, number + 3, _places(fence), f"{_NEW_ROOT}/proc", fence.processes)
         mounts = [*self._system, *shown, *_gate(held.gate_fd), "--chdir", launch.cwd]
         told = ("--seccomp", str(number + 1), "--info-fd", str(held.told_fd))
@@ -127,9 +130,10 @@ class Bubblewrap:
                 number: os.fsencode("\0".join([*arguments, ""])),
                 number + 1: self._filter,
                 **({number + 4: launch.authorities} if launch.authorities else {}),
+                **{fd: fence.files[path].encode() for fd, path in files.items()},
             },
             opened=opened,
-            covered=fence.masked,
+            covered=(*fence.masked, *fence.protected),
             held=held,
             env={**launch.env, "TMPDIR": _TEMPORARY, **variables},
             limits={

@@ -241,6 +241,8 @@ def how_ended(ended: Ended) -> str:
     """Return how a command ended that reached no time limit, as half a sentence."""
     if ended.how == "flood":
         return f"killed after printing more than {FLOOD_BYTES >> 20} MiB"
+    if ended.how == "processes":
+        return "killed: it had more processes at a time than [sandbox] processes allows"
     code = ended.exit_code
     return f"killed by signal {-code}" if code < 0 else f"exit code {code}"
 

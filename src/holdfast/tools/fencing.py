@@ -9,8 +9,11 @@ has the lists of names. `sandbox` keeps the process inside.
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from threading import Lock
 from typing import Protocol, TypeGuard
@@ -43,6 +46,7 @@ _FRESH_MS = 50
 _MOST_FOLDERS = 100_000
 """How many folders are remembered at most. Those that are gone count, too."""
 _SHOWN_CHARS = 200
+_GIT_S = 5.0
 _CHANGED = (
     "Nothing was run: the folders that its sandbox shows have changed since the call was allowed. It can be called "
     "again."
@@ -143,6 +147,7 @@ class Fences:
             writable=(workspace, *self._repository(workspace), *map(_real, walls.write)),
             readable=tuple(dict.fromkeys(map(_real, (*walls.read, *readable)))),
             private=(self._home,),
+            files=self._files((*walls.read, *walls.write)),
             memory_bytes=walls.memory_bytes,
             file_bytes=walls.file_bytes,
             hosts=tuple(hosts),
@@ -261,6 +266,13 @@ class Fences:
             return ()
         return repository.common, repository.folder
 
+    def _files(self, shown: Iterable[str]) -> dict[str, str]:
+        """Return the files of the home inside: who the user is for git, unless more of the real home is shown."""
+        if any(is_inside(self._home, path) for path in map(_real, shown)):
+            return {}
+        identity = git_identity()
+        return {os.path.join(self._home, ".gitconfig"): identity} if identity else {}
+
     def _check(self, workspace: str) -> None:
         for home in self._own.homes:
             if is_inside(workspace, home):
@@ -300,6 +312,24 @@ class Fences:
             shown = path if len(path) <= _SHOWN_CHARS else f"{path[:_SHOWN_CHARS]}..."
             raise Refused(f"{_NO_COMMANDS}: {shown} cannot be read ({error.strerror}). {_ADVICE}") from error
         return known
+
+
+@cache
+def git_identity() -> str:
+    """Return the user's name and address as git's configuration has them; empty if it has none."""
+    argv = ("git", "config", "--global", "--null", "--get-regexp", r"^user\.(name|email)$")
+    try:
+        found = subprocess.run(argv, cwd="/", capture_output=True, timeout=_GIT_S, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    entries = dict(
+        entry.partition("\n")[::2] for entry in found.decode(errors="replace").split("\0") if entry
+    )
+    lines = (
+        f"\t{key.removeprefix('user.')} = {json.dumps(value, ensure_ascii=False)}\n"
+        for key, value in entries.items()
+    )
+    return f"[user]\n{''.join(lines)}" if entries else ""
 
 
 def _fixed(path: str, name: str, *, is_folder: bool) -> Iterator[str]:

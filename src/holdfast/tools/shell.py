@@ -28,6 +28,7 @@ from holdfast.tools.sameness import is_answer
 from holdfast.tools.schema import arguments_object
 from holdfast.tools.unplanned import Unplanned
 from holdfast.tools.unreached import note
+from holdfast.tools.within import cause
 
 if TYPE_CHECKING:
     from holdfast.access.credentials import Credentials
@@ -38,14 +39,6 @@ MAX_COMMAND_CHARS = 30_000
 """A longer command belongs in a file: every character is examined before it runs."""
 NO_BASH = "The command did not run: bash is not installed, and the gates read commands as bash does."
 _LONGER = "With a greater timeout_s it has longer, and with background=true it goes on by itself"
-TOO_MANY = "there were more than {most} at a time, which [sandbox] processes allows"
-_WITHIN = {
-    127: "commands run in a sandbox without the folders of users. A person can let them read a folder with [sandbox] "
-    "read",
-    152: "it used more processor time than [sandbox] cpu allows",
-    153: "it wrote a file longer than [sandbox] file_size allows",
-}
-"""What an exit code may mean in a sandbox: no such program, SIGXCPU and SIGXFSZ."""
 
 
 class Shell(Unplanned):
@@ -161,14 +154,8 @@ def _result(ended: Ended, launch: Launch) -> RawResult:
         case "idle":
             why = f"[killed after {launch.idle_s:g} s without output, with all its processes. {_LONGER}.]"
             return RawResult("timeout", output + why)
-        case "processes":
-            most = launch.fence.processes if launch.fence is not None else 0
-            return RawResult(
-                "error", f"{output}[killed with all its processes: {TOO_MANY.format(most=most)}]"
-            )
         case "exited" if not ended.exit_code:
             return RawResult("ok", ended.output or "[no output]")
-        case "exited" if launch.fence is not None and ended.exit_code in _WITHIN:
-            return RawResult("error", f"{output}[{how_ended(ended)}; {_WITHIN[ended.exit_code]}]")
-        case "exited" | "flood":
-            return RawResult("error", f"{output}[{how_ended(ended)}]")
+        case "exited" | "flood" | "processes":
+            why = "; ".join(filter(None, (how_ended(ended), cause(ended, launch.fence))))
+            return RawResult("error", f"{output}[{why}]")

@@ -1,0 +1,38 @@
+"""Says that the sandbox of a command caused its failure, where the output shows it, and what a person could allow."""
+
+from __future__ import annotations
+
+import re
+
+from holdfast.protocol.fence import Fence
+from holdfast.sandbox.process import Ended
+
+_BY_CODE = {
+    127: "commands run in a sandbox without the folders of users. A person can let them read a folder with [sandbox] "
+    "read",
+    152: "it used more processor time than [sandbox] cpu allows",
+    153: "it wrote a file longer than [sandbox] file_size allows",
+}
+"""What an exit code may mean in a sandbox: no such program, SIGXCPU and SIGXFSZ."""
+_BY_WORDS = {
+    r"MemoryError|cannot allocate memory|out of memory|bad_alloc":
+        "each process has at most what [sandbox] memory allows",
+    r"too many open files": "a process in the sandbox has at most 4,096 open files",
+    r"no space left on device":
+        "/tmp, /dev/shm and the home are private in the sandbox, of 1 GiB each: large files belong in the workspace",
+    r"read-only file system":
+        "in the sandbox, only the workspace can be changed, without what controls other programs. A person can let "
+        "commands change a folder with [sandbox] write",
+}  # fmt: skip
+"""What programs say."""
+_TAIL_CHARS = 20_000
+
+
+def cause(ended: Ended, fence: Fence | None) -> str:
+    """Return what in its sandbox made a command fail, as half a sentence; empty if nothing is known."""
+    if fence is None or ended.how != "exited" or not ended.exit_code:
+        return ""
+    if found := _BY_CODE.get(ended.exit_code):
+        return found
+    tail = ended.output[-_TAIL_CHARS:]
+    return next((why for words, why in _BY_WORDS.items() if re.search(words, tail, re.IGNORECASE)), "")
