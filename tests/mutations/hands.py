@@ -328,6 +328,20 @@ HANDS = (
         "tests/redact/test_sure.py",
     ),
     Mutation(
+        "several words count behind any name of a password",
+        "redact/assigned.py",
+        "return name is not None and _EXACT_NAME.fullmatch(name[0]) is not None",
+        "return name is not None",
+        "tests/redact/test_named.py",
+    ),
+    Mutation(
+        "a stream sees no quotation within a string of JSON",
+        "redact/begun.py",
+        "return bool(escaped % 2 or (line.count(mark) - escaped) % 2)",
+        "return bool(line.count(mark) % 2)",
+        "tests/redact/test_named.py",
+    ),
+    Mutation(
         "a value hides the name at its end",
         "redact/assigned.py",
         "if at < done - _NAMED_CHARS or",

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.redact.redactor import Redactor
+from holdfast.redact.stream import StreamRedactor
 from tests.redact.test_redact import SECRETS
 
 REDACT = Redactor()
@@ -53,6 +54,71 @@ def test_a_secret_is_hidden_by_the_name_of_its_field_or_its_place(text: str, sec
 @pytest.mark.requirement("A4")
 @pytest.mark.parametrize("text", KEPT)
 def test_a_placeholder_a_path_and_a_plain_address_stay(text: str) -> None:
+    assert REDACT(text) == text
+
+
+HORSE = "correct " + "horse"
+
+
+@pytest.mark.requirement("A4")
+@pytest.mark.parametrize(
+    "form",
+    [
+        '{"password": "%s"}',
+        '{"user": "ann", "passwd":"%s battery staple"}',
+        "{'password': '%s'}",
+        r'{"arguments": "{\"password\": \"%s\"}"}',
+        "password: '%s'",
+        '  passphrase: "%s"',
+        'DB_PASSWORD="%s"',
+        "export PGPASSWORD='%s'",
+        'password = "%s"',
+        "tool --password '%s' -v",
+        'the password is "%s".',
+        "`password`: `%s`",
+    ],
+)
+def test_several_words_behind_the_exact_name_of_a_password_are_hidden(form: str) -> None:
+    text = form % HORSE
+    masked = REDACT(text)
+    assert "horse" not in masked
+    assert masked.startswith(text[: text.index("correct")])
+    assert by_words(text) == masked
+
+
+def by_words(text: str) -> str:
+    """What a stream shows that gets a few characters at a time."""
+    stream = StreamRedactor(REDACT)
+    return "".join([stream.feed(text[at : at + 3]) for at in range(0, len(text), 3)]) + stream.flush()
+
+
+@pytest.mark.requirement("A4")
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"password": "Enter your password", "login": "Log in"}',
+        '{"password": "Password", "username": "User name"}',
+        '{"password": "Mot de passe"}',
+        '{"password": "mot de passe"}',
+        '{"password": "Forgot it?"}',
+        '{"password": "Please type it once more, or cancel."}',
+        '{"password": "enter your password"}',
+        '{"password": "is too short"}',
+        '{"password": "cannot be blank"}',
+        '{"password": "the password of the user"}',
+        "{'password': 'wrong user or password'}",
+        '{"passwordHint": "something easy to keep in mind"}',
+        '{"forgot_password": "get another one mailed"}',
+        '{"confirmPassword": "once again please"}',
+        '{"login.password": "keep yours safely"}',
+        "password: 'Your password'",
+        'password = "not given"',
+        "password: correct horse",
+        'parser.add_argument("--password", help="whatever opens that door")',
+        '<input name="password" placeholder="something long">',
+    ],
+)
+def test_labels_hints_and_errors_behind_such_a_name_stay(text: str) -> None:
     assert REDACT(text) == text
 
 

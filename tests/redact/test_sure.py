@@ -76,7 +76,9 @@ def test_each_form_is_left_as_the_finders_leave_it(form: str) -> None:
     assert MARK.sub("[]", REDACT(form)) == by_finders(form)
 
 
-@pytest.mark.parametrize("text", [f'passphrase="see {TOKEN} and on"', f"x_pw: 'a {TOKEN} b'"])
+@pytest.mark.parametrize(
+    "text", [f'passphrase="see {TOKEN} and on"', f'passphrase="{TOKEN} and on"', f"x_pw: 'a {TOKEN} b'"]
+)
 def test_the_words_around_a_key_in_a_secret_are_masked_with_it(text: str) -> None:
     assert MARK.sub("", REDACT(text)) in ('passphrase=""', "x_pw: ''")
 

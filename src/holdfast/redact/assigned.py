@@ -13,7 +13,7 @@ from itertools import pairwise
 from string import ascii_letters
 
 from holdfast.redact.gates import unlike, widened
-from holdfast.redact.likeness import is_counted
+from holdfast.redact.likeness import is_counted, is_passphrase, is_sentence
 from holdfast.redact.spans import Span, lowered, places
 
 _PASSWORD_NAMES = ("passw", "passphrase", "pwd", "_pass", "_pw")
@@ -30,6 +30,9 @@ _HARMLESS_NAME = re.compile(
     r"(?i)s(?![a-z])|.{0,30}?(?:hash|digest|count|limit|type|name|url|uri|file|path|expir|length|usage|budget|ttl"
     r"|policy|field|prompt|label|hint|regex|pattern|manager|error|required|_at\b|_?id\b|_?ids\b|_?env\b)"
 )
+_WHOLE_NAME = re.compile(r"[A-Za-z0-9_.-]*\Z")
+_EXACT_NAME = re.compile(r"-{0,2}[Pp]ass(?:word|wd|phrase)|[Pp]wd|[A-Z0-9_]*(?:PASS(?:WORD|WD|PHRASE)|PWD)")
+"""Behind one of these, also several words in quotation marks are a secret."""
 _NAMED_CHARS = 100
 """More than a name and what is between it and its value. A name at the end of a value has its own value: in JSON, no
 line break ends `one\\nb_token=two`."""
@@ -66,7 +69,7 @@ _PLACEHOLDER = re.compile(
   | (?:{"|".join(_PLACEHOLDER_WORDS)})\W*
     """
 )
-"""A mark within a longer value is no placeholder: the rest of the value is secret too."""
+"""A mark within a longer value does not make it a placeholder: the rest of the value is secret too."""
 _ADDRESS = re.compile(r"(?:[a-z]+:)?//.*|[./~]+/.*|/[a-z]+/.*|[\W_]+")
 _CODE = re.compile(
     r"""(?x)
@@ -220,7 +223,11 @@ def _assigned(
         return None
     group = "quoted" if match["quoted"] else "bare"
     value = match[group]
-    if not is_real(value, match) or (not value.isalnum() and _ADDRESS.fullmatch(value)):
+    if not is_real(value, match) and not (
+        match["quoted"] and is_passphrase(value) and _is_exact(text, start, rest.end())
+    ):
+        return None
+    if not value.isalnum() and _ADDRESS.fullmatch(value):
         return None
     if is_placeholder(value) or _is_marker(text, start):
         return None
@@ -234,6 +241,12 @@ def _assigned(
 def _is_harmless(name_rest: str) -> bool:
     """Return whether a name that goes on like this does not name a secret."""
     return _HARMLESS_NAME.match(name_rest) is not None
+
+
+def _is_exact(text: str, at: int, end: int) -> bool:
+    """Return whether the name is just `password`, or a variable like `DB_PASSWORD`. Longer names may be a label's."""
+    name = _WHOLE_NAME.search(text[max(at - 40, 0) : end])
+    return name is not None and _EXACT_NAME.fullmatch(name[0]) is not None
 
 
 def _is_marker(text: str, at: int) -> bool:
@@ -263,7 +276,7 @@ def _is_password(value: str, match: re.Match[str]) -> bool:
     if len(value) < _PASSWORD_MIN_CHARS:
         return False
     if match["quoted"]:
-        return not (" " in value and value.replace(" ", "").isalpha())
+        return " " not in value or not (value.replace(" ", "").isalpha() or is_sentence(value))
     if not value.isalnum() and _CODE.fullmatch(value):
         return False
     if match["spoken"] or match["option"]:

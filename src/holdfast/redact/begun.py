@@ -29,9 +29,15 @@ def find_begun(text: str) -> int:
     if "-----BEGIN" in line and (key := _KEY_BEGUN.search(line)):
         begin = min(begin, key.start())
     for mark in _MARKS:
-        if mark in line and line.count(mark) % 2:
+        if mark in line and _is_open(line, mark):
             begin = min(begin, _quoted(line, mark))
     return len(text) - len(line) + begin
+
+
+def _is_open(line: str, mark: str) -> bool:
+    """Return whether a quotation is open, or one with `\\` before its marks, as within a string of JSON."""
+    escaped = line.count("\\" + mark)
+    return bool(escaped % 2 or (line.count(mark) - escaped) % 2)
 
 
 def _quoted(line: str, mark: str) -> int:

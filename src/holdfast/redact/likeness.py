@@ -1,10 +1,12 @@
-"""Judges how a value looks: random like a key, or invented to show where a key would be.
+"""Judges how a value looks: random like a key, several words like a passphrase, or invented to show where a key
+would be.
 
 It does not look at the value's place.
 """
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from operator import ne
 
@@ -21,6 +23,44 @@ _CHANGES_SHARE = 0.4
 """Neighbours of different kinds, if both cases are used: six of ten in random text, one or two in words."""
 _DIGITS_SHARE = 0.1
 """The least share of digits, if only one case is used: three of ten in random text."""
+
+
+_SAID = frozenset((
+    "enter", "your", "you", "please", "must", "should", "may", "type", "choose", "pick", "set", "reset", "change",
+    "changed", "forgot", "forgotten", "confirm", "repeat", "again", "new", "old", "current", "wrong", "invalid",
+    "incorrect", "valid", "missing", "required", "optional", "empty", "blank", "none", "not", "the", "this", "that",
+    "these", "for", "with", "and", "from", "into", "too", "short", "long", "weak", "strong", "least", "more",
+    "than", "characters", "digits", "letters", "match", "matches", "does", "did", "cannot", "can", "could", "will",
+    "has", "have", "been", "are", "was", "were", "per", "via", "all", "any", "some", "each", "password",
+    "passwords", "passphrase", "passwd", "pass", "word", "words", "secret", "key", "token", "login", "log", "sign",
+    "user", "users", "username", "name", "account", "email", "mail", "field", "value", "input", "string", "text",
+    "hint", "label", "help", "show", "hide", "see", "visible", "hidden", "example", "sample", "default", "same",
+    "only", "when", "where", "here", "there", "before", "after", "expired", "saved", "updated", "sent", "link",
+    "code", "prompt", "hash", "hashed", "encrypted", "plain", "masked", "redacted", "passwort", "kennwort", "ihr",
+    "bitte", "eingeben", "vergessen", "mot", "passe", "votre", "saisir", "oublie", "clave", "senha", "parola",
+    "wachtwoord", "vergeten", "haslo", "heslo",
+))  # fmt: skip
+"""Words of labels, hints and errors. A text with one of them does not count as a passphrase."""
+_WORDS = re.compile(r"[a-z]{3,24}(?: [a-z]{3,24}){1,11}")
+_WORDS_MIN_CHARS = 10
+_TEXT = re.compile(r"[^\W\d_]+(?:,? [^\W\d_]+){1,40}[.?!:…]{0,3}")
+
+
+def is_passphrase(value: str) -> bool:
+    """Return whether a value of several words may be a passphrase: small letters, and no word of a label, a hint or a
+    sentence.
+    """
+    return (
+        len(value) >= _WORDS_MIN_CHARS
+        and _WORDS.fullmatch(value) is not None
+        and _SAID.isdisjoint(value.split(" "))
+    )
+
+
+def is_sentence(value: str) -> bool:
+    """Return whether a value is a label, a hint or an error in words."""
+    is_text = _TEXT.fullmatch(value) is not None
+    return is_text and not _SAID.isdisjoint(re.findall(r"\w+", value.lower()))
 
 
 def is_specimen(value: str) -> bool:
@@ -67,4 +107,4 @@ def _kind(character: str) -> str:
 
 
 _KINDS = {code: _kind(chr(code)) for code in range(0x250)}
-"""Of the letters of Latin scripts. Elsewhere, each character is a kind of its own."""
+"""The kinds of letters in Latin scripts. Elsewhere, each character is a kind of its own."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
-from functools import cache
+from functools import lru_cache
 from typing import NamedTuple
 
 from holdfast.redact.gates import widened
@@ -187,11 +187,11 @@ _BEGUN = (
 )
 
 _HEAD = re.compile(r"(?<!\w)(?=(..))")
-_BEGINNINGS: dict[str, list[tuple[str, _Shape]]] = {}
+_ALL = [(beginning, shape) for shape in (*_SHAPES, *_BEGUN) for beginning in shape.beginnings]
+_BEGINNINGS = {
+    head: [pair for pair in _ALL if pair[0].startswith(head)] for head in {pair[0][:2] for pair in _ALL}
+}
 """By their first two characters: a text has few of these, and there are many beginnings."""
-for _each in (*_SHAPES, *_BEGUN):
-    for _beginning in _each.beginnings:
-        _BEGINNINGS.setdefault(_beginning[:2], []).append((_beginning, _each))
 
 
 class _InnerShape(NamedTuple):
@@ -285,7 +285,7 @@ def _find_words(
         at = text.find(beginning, done, end)
 
 
-@cache
+@lru_cache(maxsize=256)
 def _compiled(pattern: str) -> tuple[re.Pattern[str], str | int]:
     """Return the pattern and the group that is secret."""
     compiled = re.compile(pattern)
