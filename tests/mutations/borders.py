@@ -609,6 +609,20 @@ ENDINGS = (
         "tests/core/test_stale.py tests/scenarios/test_slow_steps.py",
     ),
     Mutation(
+        "a call starts without what the gates decided",
+        "core/tool_calls.py",
+        "            decisions=allowed.decisions,\n",
+        "",
+        "tests/core/test_grants.py tests/core/test_invariants.py",
+    ),
+    Mutation(
+        "a call starts without what it touches",
+        "core/tool_calls.py",
+        "            resources=allowed.resources,\n",
+        "",
+        "tests/core/test_tool_calls.py",
+    ),
+    Mutation(
         "a finding for an earlier state counts",
         "core/decide.py",
         "if cause.at is not draft.state and not is_wanted",
