@@ -205,6 +205,27 @@ async def _all_of(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, ca
     writer.close()
 
 
+async def test_a_program_that_waits_for_leave_to_send_its_body_gets_it() -> None:
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n" + await reader.readexactly(5))
+        writer.close()
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    here = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server, alone([here]) as call:
+        reader, writer = await asyncio.open_connection("127.0.0.1", call.port)
+        lines = (f"PUT http://{here}/ HTTP/1.1", "Content-Length: 5", "Expect: 100-continue", "", "")
+        writer.write("\r\n".join(lines).encode())
+        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        writer.write(b"abcde")
+        assert (await reader.read()).endswith(b"\r\n\r\nabcde")
+        writer.close()
+        (told,) = await call.told()
+    assert (told.verdict, told.status) == ("allowed", 200)
+
+
 async def test_a_tunnel_carries_bytes_both_ways_until_both_sides_have_ended(server: WebServer) -> None:
     async with alone(allowing(server)) as call:
         head = f"CONNECT 127.0.0.1:{server.port} HTTP/1.1\r\n\r\n".encode()

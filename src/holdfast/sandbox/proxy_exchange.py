@@ -119,9 +119,12 @@ async def _answer(passage: _Passage, tell: Tell) -> None:
         if not passage.has_answered:
             await passage.say(refusal(stopped.status, stopped.why, stopped.advice))
     except OSError:
-        passage.verdict, passage.why = "failed", "The connection broke."
+        if not passage.is_over:
+            passage.verdict, passage.why = "failed", "The connection broke."
     except asyncio.CancelledError:
-        passage.verdict, passage.why = "failed", _CALL_ENDED
+        if not passage.is_over:
+            passage.verdict = "allowed" if passage.has_answered else "failed"
+            passage.why = _CALL_ENDED
         raise
     finally:
         if passage.has_begun:
@@ -156,6 +159,8 @@ class _Passage:
         self.why = ""
         self.has_begun = False
         self.has_answered = False
+        self.is_over = False
+        """The program got the whole response."""
         self._client = client
         self._reach = reach
         self._limits = limits
@@ -179,7 +184,8 @@ class _Passage:
         """Say the last words to the program, and wait a moment until it has read all."""
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(min(self._limits.linger_s, _PARTING_S)):
-                await self._loop.sock_sendall(self._client, words)
+                if words:
+                    await self._loop.sock_sendall(self._client, words)
                 self._client.shutdown(socket.SHUT_WR)
                 left = _MAX_LINGER_BYTES  # unread bytes would take the words away from the program
                 while left > 0 and (more := await self._loop.sock_recv(self._client, _CHUNK_BYTES)):
@@ -336,6 +342,7 @@ class _Passage:
             if sending.done() and isinstance(sending.exception(), _Stopped):
                 sending.result()
             await bringing
+            self.is_over = True
         finally:
             sending.cancel()
             bringing.cancel()
@@ -383,10 +390,10 @@ class _Passage:
                 raise _Stopped("failed", 502, "The server compressed its response, in which a secret may be.")
             del data[:end]
             self.has_answered = self._status >= 200
-            await self._loop.sock_sendall(self._client, self._hidden(head))
+            rest = bytes(data) if self.has_answered else b""
+            await self._loop.sock_sendall(self._client, self._hidden(head + rest))
             if self.has_answered:
                 break
-        await self._loop.sock_sendall(self._client, self._hidden(bytes(data)))
         await self._move(server, self._client, lambda size: self._count(received=size), self._hiding)
 
     def _hidden(self, data: bytes) -> bytes:
