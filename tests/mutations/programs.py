@@ -325,4 +325,25 @@ PROGRAMS = (
         'return ""',
         _PLACES,
     ),
+    Mutation(
+        "a name that git prints never begins with a dash",
+        "tools/named.py",
+        'if found.is_bare and entry.path[len(folder) :].startswith("/-"):',
+        "if not entry.path:",
+        "tests/policy/test_found.py",
+    ),
+    Mutation(
+        "git lists nothing but what it knows",
+        "policy/programs_found.py",
+        'text not in ("-z", "-c", "--cached")',
+        'text[:1] != "-"',
+        "tests/policy/test_found.py",
+    ),
+    Mutation(
+        "the names in a loop match nothing",
+        "policy/shell_words.py",
+        "is_known=False, is_glob=True, found=found),)",
+        "is_known=False, found=found),)",
+        "tests/policy/test_found.py",
+    ),
 )

@@ -54,6 +54,11 @@ READS = [
     "cd src && find . -name '*.py' | xargs wc -l",
     "find src -name '*.py' 2>/dev/null | xargs wc -l",
     "for f in *.md; do wc -l < \"$f\"; done",
+    "for f in src/*.py; do head $f; done",
+    "for f in src/deep/*; do head -5 $f; done",
+    "git ls-files '*.txt' | xargs wc -l",
+    "git ls-files src | xargs grep -n x",
+    "git ls-files -z 'src/*.py' | xargs -0 wc -l",
 ]  # fmt: skip
 
 
@@ -67,6 +72,17 @@ async def test_what_reads_nothing_but_plain_files_runs(tree: Reference, text: st
     "text",
     [
         # another file than those that are looked at, or an option
+        "for f in links/*; do head $f; done",
+        "for f in blank/*; do head $f; done",
+        "for f in *.md; do head $f; done",
+        "for f in src/*.py; do cp $f ..data/y; done",
+        "for f in src/*.py; do head -n $f; done",
+        "git ls-files links | xargs cat",
+        "git ls-files -o --exclude-standard src | xargs cat",
+        "git ls-files 'blank/*.py' | xargs cat",
+        "git ls-files ':!src' | xargs cat",
+        "git ls-files '*.py' | xargs rm",
+        "cd src && git ls-files . | xargs cat",
         "find links -name '*.py' -exec cat {} +",
         "find links -exec cat {} +",
         "find links -name 'a*' -o -exec cat {} \\;",
@@ -177,6 +193,27 @@ async def test_a_folder_with_a_secret_file_is_not_read_unasked(tree: Reference) 
     for text in ("find keys -type f -exec cat {} +", "find keys -type f | xargs cat", "find . -exec cat {} +",
                  "find keys -name '*.k*' -exec cat {} +", "find keys -exec grep -r x {} +"):  # fmt: skip
         assert (await tree.verdict("command", text)).verdict != "allow", text
+
+
+async def test_a_name_that_git_prints_may_be_taken_for_an_option(tree: Reference) -> None:
+    texts = ("git ls-files '*.txt' | xargs wc -l", "git ls-files src | xargs wc -l")
+    (tree.workspace / "-x.txt").write_text("words\n")
+    assert [(await tree.verdict("command", text)).verdict for text in texts] == ["ask", "allow"]
+
+
+async def test_names_in_a_loop_are_secret_where_they_match_one(tree: Reference) -> None:
+    texts = ("for f in keys/*; do cat $f; done", "for f in keys/*.key; do wc -l $f; done")
+    assert [(await tree.verdict("command", text, "full")).verdict for text in texts] == ["deny", "deny"]
+
+
+async def test_the_question_says_what_a_move_would_change(tree: Reference) -> None:
+    (tree.workspace / "only").mkdir()
+    for text, why in (
+        ("mv MISSING x", "MISSING is not there yet."),
+        ("mv src/a.py x", "src/a.py is a file that no file tool wrote."),
+        ("mv only x", "only is a folder."),
+    ):
+        assert why in (await tree.verdict("command", text)).reason
 
 
 async def test_a_folder_outside_of_the_workspace_stays_denied(tree: Reference) -> None:

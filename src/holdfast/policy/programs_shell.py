@@ -32,7 +32,7 @@ _SAFE_VARIABLES = frozenset(
     }
 )
 _PAGERS = frozenset({"PAGER", "GIT_PAGER", "MANPAGER"})
-_OWN_NAME = re.compile(r"[a-z_][a-z0-9_]*")
+_OWN_NAME = re.compile(r"[a-z_][a-z0-9_]*|[A-Z]")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.policy.shell_braces import expanded_braces
 from holdfast.policy.shell_guess import guess
 from holdfast.policy.shell_text import Unreadable
-from holdfast.policy.simple import OWN_PIPE, Piece, Word
+from holdfast.policy.simple import OWN_PIPE, Found, Piece, Word
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -55,6 +55,8 @@ _SPLITS = re.compile(r"[\s*?\[\\]")
 _IFS = re.compile(r"[ \t\n]+")
 _GLOB_OR_ESCAPE = re.compile(r"[*?\[\\]")
 _GLOB = re.compile(r"[*?\[]")
+_MATCHES = re.compile(r"[\w.][\w.-]*/(?:[\w.-]+/)*([\w.+-]*[*?][\w.+*?-]*)", re.ASCII)
+"""A value that the shell replaces by names in a folder: none of them is an option."""
 _HERE = re.compile(r"\$\( *(?:pwd(?: -[LP])?|git rev-parse --show-toplevel) *\)|` *pwd *`")
 """What a shell most likely replaces by its folder, or by the folder of the repository."""
 _TILDE = re.compile(r"~(?=/|\Z)")
@@ -108,6 +110,9 @@ class WordReader:
         pieces = self._pieces(node)
         if len(pieces) == 1 and pieces[0].kind == "split" and not _GLOB_OR_ESCAPE.search(pieces[0].text):
             return [Word(text, is_range=pieces[0].is_range) for text in _IFS.split(pieces[0].text) if text]
+        if len(pieces) == 1 and pieces[0].kind == "split" and (matched := _MATCHES.fullmatch(pieces[0].text)):
+            found = Found((matched[1].casefold(),), is_split=True)
+            return (Word(pieces[0].text, is_known=False, is_glob=True, found=found),)
         if any(piece.kind == "raw" and "{" in piece.text for piece in pieces):
             every = expanded_braces(pieces, self._budget)
             return [

@@ -21,6 +21,8 @@ class Found(NamedTuple):
     may_be_link: bool = True
     is_split: bool = False
     """Whether it is handed on as a text that is split at blanks, and has quotes."""
+    is_bare: bool = False
+    """Whether the names begin at the folder, so that one may begin with a dash."""
 
 
 class Word(NamedTuple):

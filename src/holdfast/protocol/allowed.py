@@ -98,8 +98,9 @@ def folder_of(text: str) -> str:
     near = "/" + "/".join(name for name in names if name not in ("..", "~"))
     if len(text) > _PATH_MAX_CHARS or not text.isprintable():
         raise WrongEntry("is not the path of a file")
-    if not text.startswith(("/", "~/")) or ".." in names:
-        raise WrongEntry(f"must begin with / or ~/ and have no .. in it; the nearest one is {near}")
+    if not (text == "~" or text.startswith(("/", "~/"))) or ".." in names:
+        nearest = f"; the nearest one is {near}" if near != "/" else ""
+        raise WrongEntry(f"must begin with / or ~/ and have no .. in it{nearest}")
     if len(names) < (2 if text.startswith("~") else 1):
         raise WrongEntry("is everything; name the folders that commands need, like ~/.pyenv")
     return text

@@ -36,6 +36,7 @@ _HINT = (
     "On Ubuntu, install the AppArmor profile bwrap-userns-restrict. In a container, allow user namespaces "
     "(`--security-opt seccomp=unconfined --security-opt systempaths=unconfined`)."
 )
+_NOT_ITSELF = "Look whether the bwrap that PATH leads to is the program of the package bubblewrap."
 _SYSTEM = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix/store",
 )  # fmt: skip
@@ -97,7 +98,8 @@ class Bubblewrap:
         """Run a program inside that tries what a fence forbids."""
         if self._found is None:
             fault = await attempt(self)
-            self._found = Finding("bubblewrap", fault, _HINT if fault else "", LEAVES_OPEN)
+            hint = _HINT if fault.startswith("It could not") else _NOT_ITSELF if fault else ""
+            self._found = Finding("bubblewrap", fault, hint, LEAVES_OPEN)
         return self._found
 
     def launch(self, launch: Launch, fence: Fence) -> Launch:

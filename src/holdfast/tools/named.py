@@ -123,6 +123,8 @@ class WordFacts:
             if count >= MAX_ENTRIES:
                 self._doubt(word, "has too many files in it")
                 return
+            if found.is_bare and entry.path[len(folder) :].startswith("/-"):
+                self._doubt(word, "has a name in it that programs take for an option")
             if not (word.deep or _is_picked(entry.name, found.names)):
                 continue
             if found.may_be_link and entry.is_symlink():
@@ -188,9 +190,16 @@ class WordFacts:
         elif word.access != "read" and "/-" in f"/{word.text}":
             self._doubt(word, "has a name that programs take for an option")
         elif word.access != "read" and (wild or (word.access == "tree" and not self._is_one(word, real))):
-            self._doubt(word, "stands for several files that would change")
+            self._doubt(word, "stands for several files that would change" if wild else self._lost_with(real))
         elif word.replaces and is_there and _has_content(real) and not self._is_ours(real):
             self._doubt(word, "exists already, and its content would be lost")
+
+    def _lost_with(self, real: str) -> str:
+        """Return what a move or a deletion of a path would change."""
+        found = self._look(real)
+        if found is None:
+            return "is not there yet"
+        return "is a folder" if stat.S_ISDIR(found.st_mode) else "is a file that no file tool wrote"
 
     def _is_one(self, word: PathWord, real: str) -> bool:
         """Return whether a move changes no more than one file, which a file tool wrote: what is moved, or its place.
