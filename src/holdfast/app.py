@@ -81,6 +81,7 @@ _CREDENTIALS = "holdfast.access.credentials:Credentials"
 _SECRET_FILES = "holdfast.tools.secret_files:SecretFiles"
 _OWN_PLACES = "holdfast.tools.own:OwnPlaces"
 _BACKGROUND = "holdfast.tools.background:Background"
+_MAY_START = "holdfast.tools.fencing:may_start"
 _ENCLOSED = "holdfast.tools.fencing:enclosed"
 _BUBBLEWRAP = "holdfast.sandbox.bubblewrap:make"
 _LEAVES_OPEN = "holdfast.sandbox.bubblewrap:LEAVES_OPEN"
@@ -348,7 +349,9 @@ async def open_app(
         open_rooms.push_async_callback(_close, "The connections to models", http)
         own = factory(_OWN)(**own_places(home, environ))
         images = factory(_IMAGES)(home.folder, clock, config.undo_keep_s) if home is not None else None
-        sandbox = await open_sandbox(config)
+        extra_tools = [*tools_of_packages(config), *extra_tools]
+        starts = bool(config.hooks or extra_tools) or factory(_MAY_START)(config.policy)
+        sandbox = await open_sandbox(config) if starts else None
         hooks = None
         if config.hooks:
             enclosed = factory(_ENCLOSED)(sandbox, own, config.policy.walls) if sandbox else None
@@ -361,7 +364,7 @@ async def open_app(
             notifier = factory(_NOTIFIER)(config.notify_command, folder, flag, redact, environ)
             open_rooms.push_async_callback(_close, "What notifies you", notifier)
         tools = factory(_TOOLS)(
-            [*tools_of_packages(config), *extra_tools],
+            extra_tools,
             secret_in=redact.known_in,
             secret_files=secret_files,
             own=own,

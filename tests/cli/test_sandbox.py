@@ -94,6 +94,17 @@ def test_where_the_sandbox_does_not_work_nothing_runs_and_the_exit_code_is_8(
 
 
 @pytest.mark.requirement("L2")
+def test_where_no_tool_starts_a_program_no_sandbox_is_needed(cli: Cli) -> None:
+    (cli.folder / "bin").mkdir()
+    cli.environ["PATH"] = str(cli.folder / "bin")
+    model = cli.model(calls("list_dir"), calls("shell", command="touch a.txt"), says("Done."))
+    for allow, code in (('"list_dir"', 0), ('"list_dir", "grep"', 8)):
+        cli.configure(f"{WALLS}[tools]\nallow = [{allow}]\n")
+        assert cli("run", "go", "-m", model, "--autonomy", "full").code == code
+    assert not (cli.workspace / "a.txt").exists()
+
+
+@pytest.mark.requirement("L2")
 def test_a_process_in_the_background_is_inside_too(cli: Cli) -> None:
     cli.configure(WALLS)
     (cli.folder / "outside.txt").write_text(BAIT)

@@ -209,6 +209,13 @@ WALLS = (
         _CLI,
     ),
     Mutation(
+        "a sandbox is needed where nothing starts a program",
+        "app.py",
+        "await open_sandbox(config) if starts else None",
+        "await open_sandbox(config)",
+        _CLI,
+    ),
+    Mutation(
         "what has no fence runs where there is a sandbox",
         "sandbox/process.py",
         "if fence is None and self._sandbox is not None:",

@@ -18,14 +18,16 @@ from holdfast.protocol.settings import Policy, Walls, changed, settings_with
 from holdfast.protocol.tools import Allowed, Asked
 from holdfast.protocol.trust import Mark, Taint
 from holdfast.sandbox.bubblewrap import Bubblewrap
+from holdfast.sandbox.process import Processes
 from holdfast.testing.clock import never_over
 from holdfast.tools import fencing
 from holdfast.tools.background import Background
 from holdfast.tools.blocking import Refused
-from holdfast.tools.builtin import Rooms, make_tools
-from holdfast.tools.fencing import Fences
+from holdfast.tools.builtin import Rooms, built_in, make_tools
+from holdfast.tools.fencing import STARTING, Fences
 from holdfast.tools.files import ReadFile
 from holdfast.tools.own import OwnPlaces
+from holdfast.tools.page import Pages
 from holdfast.tools.shell import Shell
 
 WALLS = Walls("bubblewrap")
@@ -370,3 +372,13 @@ def test_where_more_of_the_home_is_shown_nothing_is_put_there(
     place = str(tmp_path / "home" / ".gitconfig")
     assert fences.rules(str(workspace), WALLS).files == {place: "[user]"}
     assert fences.rules(str(workspace), replace(WALLS, read=(place,))).files == {}
+
+
+@pytest.mark.requirement("L2")
+def test_every_built_in_tool_that_can_start_a_program_is_known(fences: Fences) -> None:
+    starting = {
+        tool.spec.name
+        for tool in built_in(Background(), OwnPlaces(), fences=fences)
+        if any(isinstance(each, Processes | Background | Pages) for each in vars(tool).values())
+    }
+    assert starting - {"process_output", "process_stop"} == STARTING

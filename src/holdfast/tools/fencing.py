@@ -24,8 +24,9 @@ from msgspec.structs import replace
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.policy.paths import is_inside, secret_rule
 from holdfast.policy.protected import Own, fixed_places
+from holdfast.policy.rules import is_configured
 from holdfast.protocol.fence import Backend, Fence, Launch, Sandbox, Walled
-from holdfast.protocol.settings import Walls
+from holdfast.protocol.settings import Policy, Walls
 from holdfast.sandbox.probing import interpreter
 from holdfast.sandbox.process import Processes
 from holdfast.tools.aside import Place, put_right, seen
@@ -47,6 +48,10 @@ _MOST_FOLDERS = 100_000
 """How many folders are remembered at most. Those that are gone count, too."""
 _SHOWN_CHARS = 200
 _GIT_S = 5.0
+STARTING = frozenset(
+    {"shell", "grep", "read_output", "web_fetch", "web_search", "git_status", "git_diff", "git_log"}
+)
+"""The built-in tools that start programs."""
 _CHANGED = (
     "Nothing was run: the folders that its sandbox shows have changed since the call was allowed. It can be called "
     "again."
@@ -98,6 +103,11 @@ class Enclosure(msgspec.Struct, frozen=True):
 def enclosed(sandbox: Sandbox, own: Own, walls: Walls) -> Enclosure:
     """Return the enclosure of a process."""
     return Enclosure(sandbox, Fences(own_places(own), str(Path.home()), sandbox.backend), walls)
+
+
+def may_start(policy: Policy) -> bool:
+    """Return whether the configuration leaves runs a built-in tool that starts programs. Others need no sandbox."""
+    return any(is_configured(name, policy) for name in STARTING)
 
 
 def own_fence(
