@@ -216,14 +216,14 @@ def test_a_command_reaches_listed_hosts_and_the_journal_has_each_request(cli: Cl
         3,
         2,
     )
-    first, second, third = got["traffic"]["lines"]
+    first, second, third = got["traffic"]["exchanged"]
     assert first.startswith(f"GET http://127.0.0.1:{served}/a: 200, ")
     assert "looks like a secret" in second
     assert third.startswith("CONNECT b.example:443: refused, ")
     assert token not in json.dumps(got)
     assert "network" not in listed["walled"]  # it is proved to need none
     assert "CONNECT b.example:443: refused" in cli("show", "last", "--tools").out
-    assert (more["traffic"]["requests"], len(more["traffic"]["lines"])) == (30, SHOWN_LINES)
+    assert (more["traffic"]["requests"], len(more["traffic"]["exchanged"])) == (30, SHOWN_LINES)
     events = (
         row["body"] for row in rows(cli, "show", "last", "--events") if row["type"] == "ToolCallFinished"
     )

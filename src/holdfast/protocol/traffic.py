@@ -115,14 +115,16 @@ NO_REQUESTS = Requests()
 class Traffic(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The requests of a call, as they are recorded: redacted."""
 
-    lines: tuple[str, ...]
-    """A line for each request, or for the first ones."""
+    exchanged: tuple[str, ...]
+    """A line for each request, or for the first ones. A search of the session looks for no word that is the name of
+    a field, so this is not called `lines`.
+    """
     requests: int
     refused: int = 0
     sent_bytes: int = 0
     received_bytes: int = 0
     blob: str = ""
-    """The SHA-256 of a text with all lines, if `lines` has only the first ones."""
+    """The SHA-256 of a text with all lines, if `exchanged` has only the first ones."""
 
     @property
     def told(self) -> str:

@@ -243,7 +243,7 @@ def label_lines(call: Call, indent: str) -> Iterator[Line]:
 def _traffic_lines(traffic: Traffic, indent: str) -> Iterator[Line]:
     """Return what a call asked of the network."""
     yield [Span(f"{indent}network: {traffic.told}", "dim")]
-    for line in traffic.lines:
+    for line in traffic.exchanged:
         yield [Span(f"{indent}  {one_line(line, 200)}", "dim")]
     if traffic.blob:
         yield [Span(f"{indent}  ... all of them: blob {traffic.blob[:12]}", "dim")]
