@@ -328,6 +328,13 @@ HANDS = (
         "tests/redact/test_sure.py",
     ),
     Mutation(
+        "what is missing in a whole block is waited for",
+        "providers/text_blocks.py",
+        'raise Broken(end, "a value in it is cut off") from None',
+        "raise",
+        "tests/providers/test_text_calls.py",
+    ),
+    Mutation(
         "several words count behind any name of a password",
         "redact/assigned.py",
         "return name is not None and _EXACT_NAME.fullmatch(name[0]) is not None",

@@ -344,3 +344,16 @@ def test_no_token_hides_another_one() -> None:
         tokens = {*form.families, *form.noise, *THOUGHTS, *AFTER_THOUGHTS, *ECHOES, *ECHOES.values()}
         inner = {(longer, token) for longer in tokens for token in (*tokens, "\n") if token in longer[1:-1]}
         assert not inner, name
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        '[TOOL_CALL]{tool => "look", args => {--at "a\\q"}}[/TOOL_CALL]',
+        ']<]minimax[>[<tool_call>]<]minimax[>[<invoke name="look">]<]minimax[>[<at>a.py]<]minimax[>[</tool_call>',
+    ],
+)
+def test_a_whole_block_with_a_value_that_is_cut_off_hides_nothing_after_it(block: str) -> None:
+    reading = read_text(f"{block} and that is why.")
+    assert [(each.reason, each.excerpt) for each in reading.rejected] == [("malformed", block)]
+    assert (reading.calls, reading.text) == ((), " and that is why.")

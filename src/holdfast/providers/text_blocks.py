@@ -10,10 +10,11 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
+T = TypeVar("T")
 Reader = Callable[[str, int], "Block"]
 """Reads the block whose opener ends at the position. Raises `Cut`, `MayGoOn`, `Broken` or `NoCall`."""
 
@@ -188,6 +189,16 @@ def _decode(part: str) -> tuple[Any, int]:
         raise Broken(min(_RECURSION_CHARS, len(part)), _DEEP) from None
     except ValueError as error:
         raise Broken(len(part), f"the JSON is not valid: {error}") from None
+
+
+def in_whole(read: Callable[[], T], end: int) -> T:
+    """Return what is read in a whole part, up to `end` of the text. What is missing in it does not come later."""
+    try:
+        return read()
+    except Cut:
+        raise Broken(end, "a value in it is cut off") from None
+    except Broken as broken:
+        raise Broken(end, str(broken)) from None
 
 
 def object_at(text: str, at: int) -> tuple[dict[str, Any], int]:

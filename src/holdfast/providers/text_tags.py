@@ -6,6 +6,7 @@ Also the smaller formats of this kind: fences, Perl's hashes, `<FunctionCall>`, 
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 
 from holdfast.providers.text_blocks import (
@@ -20,6 +21,7 @@ from holdfast.providers.text_blocks import (
     calls_of,
     expect,
     fenced_json_at,
+    in_whole,
     json_at,
     name_in,
     object_at,
@@ -327,7 +329,7 @@ def prefixed_elements(prefix: str) -> Reader:
         end = until(text, at, last)
         body, calls, position = text[at:end].replace(prefix, ""), list[RawCall](), 0
         while found := _INVOKE_NAME.match(body, position):
-            arguments, position = elements_at(body, found.end(), "</invoke>")
+            arguments, position = in_whole(partial(elements_at, body, found.end(), "</invoke>"), end)
             calls.append(RawCall(name_in(found[1], at), arguments, frozenset(arguments)))
         if body[position:].strip() or not calls:
             raise Broken(end, "the invocations are not readable")
@@ -375,8 +377,9 @@ def perl_reader(closer: str) -> Reader:
             written = argument[2]
             if argument[1] in values:
                 raise Broken(at, "an argument comes twice")
-            values[argument[1]] = json_at(written, 0)[0] if written.startswith('"') else written
             at = argument.end()
+            is_string = written.startswith('"')
+            values[argument[1]] = in_whole(partial(json_at, written, 0), at)[0] if is_string else written
         at = expect(text, expect(text, at, "}"), "}")
         return Block(expect(text, at, closer), (RawCall(name, values, frozenset(values)),))
 
