@@ -299,3 +299,10 @@ def test_any_text_can_be_shown_whatever_the_locale(home: Filled, encoding: str) 
         check=True,
     )
     assert "█" in child.stdout.decode("utf-8")
+
+
+def test_a_module_in_the_current_folder_does_not_run(tmp_path: Path) -> None:
+    (tmp_path / "msgspec.py").write_text('raise SystemExit("planted")')
+    command = [sys.executable, "-m", "holdfast", "--version"]
+    child = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=120, check=False)
+    assert child.returncode == 0, child.stderr
