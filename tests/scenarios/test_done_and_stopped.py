@@ -58,9 +58,16 @@ class HeldRedactor(Redactor):
         self._held = held
 
     def find(self, text: str, *, is_cut: bool = False) -> list[Span]:
+        self._hold()
+        return super().find(text, is_cut=is_cut)
+
+    def __call__(self, text: str, *, is_cut: bool = False) -> str:
+        self._hold()
+        return super().__call__(text, is_cut=is_cut)
+
+    def _hold(self) -> None:
         if threading.current_thread() is not threading.main_thread():
             self._held.wait()
-        return super().find(text, is_cut=is_cut)
 
 
 @tool(effect="write")
@@ -95,7 +102,7 @@ def test_what_is_done_when_a_stop_comes_is_recorded_as_done_and_the_driver_ends(
             session = await controller.open("a:b")
             await controller.submit(session, owner("tester"), Send("Go.", settings_of(scenario, workspace)))
             driving = asyncio.create_task(controller.drive(session))
-            await asyncio.to_thread(held.has_begun.wait)
+            assert await asyncio.to_thread(held.has_begun.wait, 60)
             await controller.submit(session, owner("tester"), Stop())
             async for item in controller.follow(session):
                 if isinstance(item, Record) and isinstance(item.event, RunStopping):
