@@ -172,3 +172,43 @@ def test_in_a_sandbox_a_command_sees_the_copy_and_neither_the_workspace_nor_the_
     assert " M a.txt" in row["text"]
     accepted = cli("accept", "cli:try", "--json")
     assert (accepted.code, accepted.json["accepted"]) == (0, ["a.txt"])
+
+
+@pytest.mark.parametrize("flag", ["--skip", "--allow"])
+def test_a_flag_that_names_nothing_that_changed_stops_the_accept(cli: Cli, flag: str) -> None:
+    (cli.workspace / "a.txt").write_text("one\n")
+    run(cli, "echo two >> a.txt; mkdir docs; echo d > docs/d.txt")
+    wrong = cli("accept", "cli:try", flag, "doc")
+    assert (wrong.code, (cli.workspace / "a.txt").read_text()) == (2, "one\n")
+    assert "'doc'" in wrong.err
+    done = cli("accept", "cli:try", "--skip", str(cli.workspace / "a.txt"), "--skip", "./docs/../docs/")
+    assert (done.code, (cli.workspace / "a.txt").read_text()) == (0, "one\n"), done.err
+    assert not (cli.workspace / "docs").exists()
+
+
+def test_links_that_make_controlling_files_or_lead_out_there_are_refused(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (cli.workspace / ".gitignore").write_text("cache\n")
+    (cli.workspace / "cache").symlink_to(tmp_path / "outside")
+    git(cli.workspace, "init", "--quiet")
+    (cli.workspace / "make.sh").write_text(
+        "mkdir c; echo x > c/config.toml; ln -s c .cargo; rm cache; mkdir cache; ln -s cache/file pw"
+    )
+    run(cli, "sh make.sh")
+    refused = cli("accept", "cli:try", "--json")
+    assert refused.code == 1
+    assert {each["path"] for each in refused.json["refused"]} == {".cargo", "pw"}
+
+
+def test_what_was_put_aside_is_no_change(cli: Cli) -> None:
+    (cli.workspace / "a.txt").write_text("one\n")
+    run(cli, "echo two >> a.txt; echo evil > .envrc.put-aside")
+    assert cli("accept", "cli:try", "--json").json["accepted"] == ["a.txt"]
+    assert not (cli.workspace / ".envrc.put-aside").exists()
+
+
+def test_a_copy_without_changes_stays_when_it_is_accepted(cli: Cli, work: Path) -> None:
+    run(cli, "git -c user.name=A -c user.email=a@example.com commit -qam 'in the copy'")
+    done = cli("accept", "cli:try")
+    assert (done.code, "The copy stays." in done.out) == (0, True)
+    assert copy_of(cli).is_dir()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from holdfast.redact import make_redactor
 from holdfast.redact.known import named_secrets
 
 
@@ -43,3 +44,10 @@ def test_a_variable_that_is_called_some_key_holds_one_if_its_value_looks_like_on
 )
 def test_what_is_plainly_no_secret_is_left_alone(name: str, value: str) -> None:
     assert named_secrets({name: value}) == {}
+
+
+@pytest.mark.parametrize(
+    "written", ["correct+horse%2Fbat-9", "correct%20horse%2fbat-9", "correct+horse%2fbat-9"]
+)
+def test_every_usual_form_of_a_url_is_masked(written: str) -> None:
+    assert written not in make_redactor(["correct horse/bat-9"])(f"a=1&b={written}&c=2")

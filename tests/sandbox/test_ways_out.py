@@ -127,6 +127,11 @@ def bare_repository(folder: Path) -> Path:
     return bare
 
 
+async def test_a_program_with_a_network_ends_when_nobody_reads(processes: Processes, tmp_path: Path) -> None:
+    ended = await ran(processes, tmp_path, "set -o pipefail; yes | head -n 1; echo $?", "127.0.0.1:1")
+    assert ended.output.split() == ["y", "141"]
+
+
 async def test_git_clones_over_http(processes: Processes, server: WebServer, tmp_path: Path) -> None:
     bare, inside = bare_repository(tmp_path), tmp_path / "workspace"
     for path in bare.rglob("*"):

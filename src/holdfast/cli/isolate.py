@@ -62,8 +62,7 @@ def accept(
     If a file of the workspace has changed since the copy was made, or may not be written, nothing is done and the
     exit code is 1. After --skip, the copy stays with what was left out. `holdfast undo` takes all of it back.
     """
-    names = [each.removeprefix("./").rstrip("/") for each in skip or ()]
-    return asyncio.run(_accept(home_of(home), session, allow or (), names, is_json=is_json))
+    return asyncio.run(_accept(home_of(home), session, allow or (), skip or (), is_json=is_json))
 
 
 def discard(session: SessionName, home: HomeFlag = None, is_json: JsonFlag = False) -> int:
@@ -135,7 +134,7 @@ def _accepted_lines(found: Accepted) -> Iterator[Line | str]:
     elif found.skipped:
         yield ["The copy stays with what was left out:  ", Span(f"holdfast discard {found.session}", COMMAND)]
     elif not found.done:
-        yield "There was nothing to accept." if found.is_copy else _NOTHING
+        yield "There was nothing to accept. The copy stays." if found.is_copy else _NOTHING
     else:
         yield ["Take it back:  ", Span(f"holdfast undo {found.session}", COMMAND)]
 
@@ -187,7 +186,7 @@ async def copy_diffs(home: Home, store: Store, found: Waiting, workspaces: set[s
 def waiting_lines(session: str, found: Waiting) -> Iterator[Line]:
     """Return which files changed in a copy, and the commands that decide about them."""
     if not found.changes:
-        yield ["  Nothing changed in the copy of the workspace."]
+        yield ["  No file changed that `accept` would take over. Commits and ignored files stay in the copy."]
         return
     yield [f"  {counted(len(found.changes), 'file')} changed in a copy of {neutral(found.copy.origin)}:"]
     for each in found.changes[:_SHOWN]:

@@ -130,6 +130,19 @@ def steering(path: str, workspace: str) -> tuple[str, Named] | None:
     return None
 
 
+def steering_below(path: str) -> str:
+    """Return a name that makes files in a folder at this path controlling ones: `.config/fish` for `.config`; empty
+    if there is none.
+    """
+    names = _plain(path)
+    for row in STEERING:
+        for place in row.names:
+            parts = place.rstrip("$").split("/")
+            if any(names[-end:] == parts[:end] for end in range(1, len(parts))):
+                return place
+    return ""
+
+
 def fixed_places(name: str, *, is_folder: bool) -> Iterator[tuple[str, ...]]:
     """Yield what nobody may change at a file or folder of this name, as names below it; nothing below it is all of
     it. An example: `.git` has `hooks`, `config` and more.

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from threading import Lock
 from typing import NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 from holdfast.redact.likely import GATE, Part, around, find_likely, open_parts
 from holdfast.redact.spans import Span, apart, places
@@ -225,12 +226,14 @@ def forms_of(value: str) -> Iterator[str]:
 def _forms(value: str) -> Iterator[str]:
     """Return the value plain, JSON-escaped, URL-encoded, in hex, and in base64 at each of three alignments."""
     raw = value.encode("utf-8", "surrogatepass")
-    forms = [*_written(value), raw.hex(), quote(raw), quote(raw, safe="")]
+    urls = [quote(raw), quote(raw, safe=""), quote_plus(raw)]
+    lower = [re.sub("%..", lambda code: code[0].lower(), url) for url in urls]
+    forms = [*_written(value), raw.hex(), raw.hex().upper(), *urls, *lower]
     for shift in range(3):
         plain = base64.b64encode(bytes(shift) + raw).decode("ascii")
         core = plain[-(-shift * 8 // 6) : (shift + len(raw)) * 8 // 6]
         forms += [core, core.replace("+", "-").replace("/", "_")]
-    yield from (form for form in forms if len(form) >= KNOWN_SECRET_MIN_CHARS)
+    yield from (form for form in dict.fromkeys(forms) if len(form) >= KNOWN_SECRET_MIN_CHARS)
 
 
 class _Seen(Redactor):

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from holdfast.core.state import State, open_run
 from holdfast.errors import Conflict, UsageError
 from holdfast.policy.paths import is_inside, malformed, secret_rule
-from holdfast.policy.protected import steering_problem
+from holdfast.policy.protected import steering_below, steering_problem
 from holdfast.protocol.commands import Principal, Restore, Restored
 from holdfast.protocol.events import FilesRestoring
 from holdfast.protocol.ports import Store
@@ -201,7 +201,7 @@ async def accept(
 
     Raises:
         NoSuchSession: there is no such session.
-        UsageError: it does not work in a copy.
+        UsageError: it does not work in a copy, or nothing changed at a path that is named.
         Conflict: somebody drives it, or its run is open.
         StorageError: it cannot be recorded. The same command completes it.
     """
@@ -211,6 +211,7 @@ async def accept(
         if found is None:
             return replace(before, is_copy=bool(before.done))
         waits = Waiting(found, await asyncio.to_thread(_changes, workshop, found))
+        allowed, skipped = (_named(names, waits) for names in (allowed, skipped))
         left = [each.path for each in waits.changes if _is_named(each.path, skipped)]
         wanted = [each for each in waits.changes if not _is_named(each.path, skipped)]
         files, problems = await asyncio.to_thread(_planned, workshop, session, found, wanted, set(allowed))
@@ -227,17 +228,27 @@ async def accept(
             done += outcome.done
         if left:
             await asyncio.to_thread(_rebase, home, found, wanted)
-        else:
+        elif wanted:
             await asyncio.to_thread(copies.drop, home, found)
         return Accepted(session, done, (), tuple(left))
 
 
-async def _completed(workshop: Workshop, visit: Visit) -> Accepted:
-    """Complete what a killed command left undone."""
+async def _completed(workshop: Workshop, visit: Visit, *, is_accepting: bool = True) -> Accepted:
+    """Complete what a killed command left undone.
+
+    Raises:
+        Conflict: it was an `accept`, and this command is to leave the workspace as it is.
+    """
     session = visit.fold.session
     left = open_restore([readable(each) for each in await workshop.store.read(session)])
     if left is None:
         return Accepted(session)
+    if left.why == "accept" and not is_accepting:
+        raise Conflict(
+            f"An accept of session {session} was cut off, so some of its files may be in the workspace already. "
+            "Nothing was done.",
+            hint=f"Complete it with `holdfast accept {session}`, or take it back with `holdfast undo {session}`.",
+        )
     outcome = await finish(workshop, visit, left)
     return Accepted(session, outcome.done if left.why == "accept" else ())
 
@@ -272,6 +283,23 @@ async def _copy_at_rest(workshop: Workshop, home: Path, visit: Visit) -> Copy | 
     return found
 
 
+def _named(names: Collection[str], waits: Waiting) -> set[str]:
+    """Return the names as paths of changes are written. They may be absolute.
+
+    Raises:
+        UsageError: nothing changed at a path.
+    """
+    origin = waits.copy.origin
+    plain = {each: os.path.relpath(os.path.join(origin, each), origin) for each in names}
+    for given, path in plain.items():
+        if not any(_is_named(each.path, {path}) for each in waits.changes):
+            raise UsageError(
+                f"Nothing changed at {given!r} in the copy. Nothing was done.",
+                hint="Name a file or folder of the list that `holdfast show` prints.",
+            )
+    return set(plain.values())
+
+
 def _is_named(path: str, names: Collection[str]) -> bool:
     """Return whether a path, or a folder above it, is among the names."""
     parts = path.split("/")
@@ -288,7 +316,7 @@ def _planned(
     by_path = {each.path: each for each in wanted}
     for change in wanted:
         shown = change.path.encode(errors="backslashreplace").decode()
-        problem = _forbidden(workshop, copy, change.path, allowed)
+        problem = _forbidden(workshop, copy, change, allowed)
         if not problem and change.after != NOTHING:
             problem, _ = _new_content(workshop, copy, change)
         if not problem:
@@ -309,8 +337,9 @@ def _planned(
     return files, problems
 
 
-def _forbidden(workshop: Workshop, copy: Copy, path: str, allowed: set[str]) -> str:
+def _forbidden(workshop: Workshop, copy: Copy, change: Change, allowed: set[str]) -> str:
     """Return why a file may not be written, as the tools that write files would say it."""
+    path = change.path
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -323,6 +352,8 @@ def _forbidden(workshop: Workshop, copy: Copy, path: str, allowed: set[str]) -> 
     here = place_in_git(whole, copy.origin)
     in_git = here or place_in_git(os.path.join(copy.folder, path), copy.folder)
     steered = steering_problem(path, whole, copy.origin, in_git)
+    if steered is None and change.after[1] == LINK and (below := steering_below(path)):
+        return f"it is a link, and files below it would be controlling ones ({below})"
     if steered is None or (steered.verdict == "ask" and path in allowed):
         return ""
     return NEEDS_WORD.format(reason=steered.reason) if steered.verdict == "ask" else steered.reason
@@ -336,6 +367,9 @@ def _new_content(workshop: Workshop, copy: Copy, change: Change) -> tuple[str, b
         target = os.readlink(whole)
         lexical = os.path.normpath(os.path.join(os.path.dirname(change.path), target))
         is_out = target.startswith("/") or lexical.split("/")[0] == ".."
+        # What is ignored is not accepted, so the link may lead elsewhere in the workspace than in the copy.
+        there = os.path.join(copy.origin, os.path.dirname(change.path), target)
+        is_out = is_out or not is_inside(copy.origin, os.path.realpath(there))
         if is_out or not is_inside(copy.folder, os.path.realpath(whole)):
             return LEADS_OUT, b""
         content = link_content(target)
@@ -430,7 +464,7 @@ def _rebase(home: Path, found: Copy, accepted: Sequence[Change]) -> None:
 async def discard(workshop: Workshop, home: Path, session: str, principal: Principal) -> Accepted:
     """Remove the copy of a session with everything that changed in it. Raises what `accept` raises."""
     async with visiting(workshop.store, workshop.clock, session, principal, NOT_DONE) as visit:
-        before = await _completed(workshop, visit)
+        before = await _completed(workshop, visit, is_accepting=False)
         found = await _copy_at_rest(workshop, home, visit)
         if found is None:
             return replace(before, is_copy=False)

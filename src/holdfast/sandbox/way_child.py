@@ -9,6 +9,7 @@ through DOOR, an open file, and accepts what comes. No process stays between the
 
 import os
 import sys
+from _signal import SIG_DFL, SIGPIPE, SIGXFSZ, signal  # type: ignore[import-not-found]
 from _socket import SCM_RIGHTS, SOL_SOCKET, socket
 
 
@@ -24,6 +25,8 @@ def main() -> None:
         pass  # the proxy is gone: each connection of the program fails
     outside.close()
     listener.close()
+    for ignored in (SIGPIPE, SIGXFSZ):  # Python ignores them, and a program keeps what is ignored
+        signal(ignored, SIG_DFL)
     try:
         os.execvp(sys.argv[3], sys.argv[3:])
     except OSError as error:

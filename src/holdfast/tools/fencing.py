@@ -188,11 +188,14 @@ class Fences:
             protected=tuple(_protected(fixed, rules.writable)),
         )
 
-    def _folders_of(self, workspace: str, walls: Walls) -> tuple[list[_Folder], list[_Folder]]:
+    def _folders_of(
+        self, workspace: str, walls: Walls, *, is_partial: bool = False
+    ) -> tuple[list[_Folder], list[_Folder]]:
         """Return the folders of the workspace, and of what else commands may change."""
         more = [top for top in map(_real, walls.write) if not is_inside(workspace, top)]
         with self._lock:
-            return [*self._below(workspace)], [folder for top in more for folder in self._below(top)]
+            found = [*self._below(workspace, is_partial=is_partial)]
+            return found, [folder for top in more for folder in self._below(top, is_partial=is_partial)]
 
     def _controlling(self, rules: Fence, walls: Walls, folders: Iterable[_Folder]) -> list[str]:
         """Return the paths that nobody may change. Not all of them need to exist."""
@@ -206,15 +209,12 @@ class Fences:
 
     def _places(self, fence: Fence, walls: Walls) -> list[str]:
         """Return the controlling paths, also links to folders that have some."""
-        found, others = self._folders_of(fence.writable[0], walls)
+        found, others = self._folders_of(fence.writable[0], walls, is_partial=True)
         links = [path for folder in (*found, *others) for path in folder.fixed_links]
         return [*self._controlling(fence, walls, (*found, *others)), *links]
 
     def _put_right(self, before: Mapping[str, Place], fence: Fence, walls: Walls) -> tuple[str, ...]:
-        try:
-            return put_right(before, self._places(fence, walls))
-        except Refused:  # it has too many files now: no command runs here until a person has looked
-            return ()
+        return put_right(before, self._places(fence, walls))
 
     async def recorded(
         self, tool: object, workspace: str, walls: Walls, hosts: Sequence[str] = ()
@@ -290,14 +290,28 @@ class Fences:
         if is_inside(workspace, self._home):
             raise Refused(f"{_NO_COMMANDS}: it is, or holds, the home folder {self._home}. {_ADVICE}")
 
-    def _below(self, top: str) -> Iterator[_Folder]:
+    def _below(self, top: str, *, is_partial: bool = False) -> Iterator[_Folder]:
+        """Yield the folders from the top down.
+
+        Args:
+            top: Where to begin.
+            is_partial: Leave out what cannot be read, and the rest of too many files, instead of raising: so a
+                command cannot prevent that what it made is compared.
+        """
         following, entries = [top], 0
         while following:
-            folder = self._folder(following.pop())
+            try:
+                folder = self._folder(following.pop(0 if is_partial else -1))
+            except Refused:
+                if not is_partial:
+                    raise
+                continue
             if folder is None:
                 continue
             entries += folder.entries
             if entries > MAX_ENTRIES:
+                if is_partial:
+                    return
                 raise Refused(f"{_NO_COMMANDS}: it has more than {MAX_ENTRIES:,} files. {_ADVICE}")
             yield folder
             following += folder.folders
