@@ -382,3 +382,15 @@ def test_every_built_in_tool_that_can_start_a_program_is_known(fences: Fences) -
         if any(isinstance(each, Processes | Background | Pages) for each in vars(tool).values())
     }
     assert starting - {"process_output", "process_stop"} == STARTING
+
+
+@pytest.mark.requirement("L2")
+def test_a_command_cannot_change_the_holdfast_that_is_installed_in_the_workspace(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = workspace / ".venv"
+    installed.mkdir()
+    monkeypatch.setattr(fencing, "_OURS", (str(installed), "/usr"))
+    assert Fences(OwnPlaces((), ()), str(workspace.parent / "me")).fence(str(workspace), WALLS).protected == (
+        str(installed),
+    )

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -47,6 +48,13 @@ _FRESH_MS = 50
 _MOST_FOLDERS = 100_000
 """How many folders are remembered at most. Those that are gone count, too."""
 _SHOWN_CHARS = 200
+_OURS = (
+    sys.prefix,
+    str(Path(sys.executable).absolute().parent),
+    str(Path(__file__).parents[1]),
+    str(Path(msgspec.__file__ or "").parents[1]),
+)
+"""From where programs outside the sandbox come, like the proxy. Holdfast may be installed in the workspace."""
 _GIT_S = 5.0
 STARTING = frozenset(
     {"shell", "grep", "read_output", "web_fetch", "web_search", "git_status", "git_diff", "git_log"}
@@ -185,7 +193,7 @@ class Fences:
                 *(path for folder in found for path in folder.masked),
                 *_led_to(links, _real(workspace), roots),
             ),
-            protected=tuple(_protected(fixed, rules.writable)),
+            protected=tuple(_protected((*fixed, *_OURS), rules.writable)),
         )
 
     def _folders_of(
