@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
+from pathlib import Path
 
 if __name__ == "__main__":
     # Python looks for modules in the current folder first. A tool may have put a `keyring.py` there.
-    if not sys.flags.safe_path:
-        del sys.path[0]
+    with suppress(OSError):  # the current folder may be gone
+        if sys.path[0] == str(Path.cwd()):
+            del sys.path[0]
     from holdfast.cli.main import main
 
     main()

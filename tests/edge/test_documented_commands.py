@@ -25,6 +25,8 @@ ANSWER = '[{"title": "It adds wrongly"}]'
 OTHER_CODES = {
     "holdfast --install-completion": {0, 1, 2},  # it depends on the shell of who runs the tests
     "holdfast trust": {2},  # nobody is there to be asked
+    "holdfast secret set GITHUB_TOKEN": {2},
+    "holdfast secret remove GITHUB_TOKEN": {2},
     "holdfast delete SESSION": {2},
     "holdfast replay SESSION --with other.toml": {0, 1},
 }
