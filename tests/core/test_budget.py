@@ -7,7 +7,7 @@ from bisect import bisect_left
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -84,6 +84,7 @@ def test_long_games_meet_everything_that_can_happen(may_lie: bool) -> None:
 @pytest.mark.requirement("H3", "L2-07")
 @pytest.mark.parametrize("limit", ["cost_microusd", "tokens"])
 @examples(max_examples=120, deadline=None)
+@example([0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 110])
 @given(NUMBERS)
 def test_the_least_that_affords_a_call_affords_a_last_pass_over_its_answer_too(
     limit: str, numbers: list[int]
@@ -114,9 +115,10 @@ def test_the_least_that_affords_a_call_affords_a_last_pass_over_its_answer_too(
     assume(isinstance(granted, Grant))
     assert isinstance(granted, Grant)
     written = granted.output_cap_tokens
-    # A count of more than a token a byte teaches nothing: after it no last pass is promised.
-    most_read = min(granted.reserved_tokens - written, size)
-    read = max(size // MOST_BYTES_PER_TOKEN + 1, dice.pick((most_read, dice.upto(size))))
+    # A count of more than a token a byte, or of more than the window, teaches nothing: after it no last pass is
+    # promised. With such a count, an answer of 16 bytes per token would be read again at a token per byte.
+    most_read = min(granted.reserved_tokens - written, size, model.context_tokens)
+    read = max(size // MOST_BYTES_PER_TOKEN + 1, dice.pick((most_read, dice.upto(most_read))))
     text = "x" * (written * dice.pick((4, 1, 16)))
     cached = dice.upto(read)
     story.answered(Text(text), call(), usage=Usage(read, written, cached, read - cached))

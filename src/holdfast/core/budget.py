@@ -201,7 +201,8 @@ def afford(
     counts the bytes that the last request did not have, and `kinds` what the request has of each kind of text.
 
     An ordinary model call must leave what a last pass over its response needs, so that a run can end in an answer.
-    Words that people add meanwhile may still make the last pass too large.
+    Words that people add meanwhile may still make the last pass too large, and so may a count of tokens that cannot
+    be true: it is not believed, and then the response counts by its bytes.
     """
     assert state.settings is not None
     assert state.run is not None
