@@ -45,6 +45,17 @@ def test_the_answer_alone_goes_to_stdout_and_progress_to_stderr(cli: Cli) -> Non
     assert (cli.workspace / "a.txt").read_text() == "x"
 
 
+@pytest.mark.requirement("B8", "L1")
+def test_an_answer_in_several_parts_is_told_as_one(cli: Cli) -> None:
+    model = cli.model(says("Hello, ", finish="length"), says("wor", finish="length"), says("ld."))
+    ended = cli("run", "greet", "-m", model)
+    assert (ended.code, ended.out) == (0, "Hello, world.\n")
+    assert "the answer reached the output limit, and the model goes on with it" in ended.err
+    model = cli.model(says("Hello, ", finish="length"), says("world."))
+    answer = cli("run", "greet", "-m", model, "--json").json
+    assert (answer["text"], answer["reason"], answer["turns"]) == ("Hello, world.", "answer", 2)
+
+
 def test_json_is_one_object_as_pinned(cli: Cli) -> None:
     model = cli.model(calls("list_dir"), says("Fine.", usage={"input_tokens": 7, "output_tokens": 3}))
     answer = cli("run", "look", "-m", model, "--json").json

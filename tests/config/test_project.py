@@ -93,6 +93,7 @@ TABLE = [
     catalog("output_usd_per_mtok", "0"),
     catalog("cache_read_usd_per_mtok", "0"),
     catalog("cache_write_usd_per_mtok", "0"),
+    catalog("cache_write_1h_usd_per_mtok", "0"),
     catalog("context_tokens", "1_000_000"),
     catalog("max_output_tokens", "1_000_000"),
     catalog("tool_calls", '"text"'),

@@ -34,10 +34,70 @@ def test_an_answer_ends_the_run_done() -> None:
 
 
 @pytest.mark.requirement("L1")
-def test_an_answer_cut_at_the_output_limit_ends_done_and_says_length() -> None:
-    events = calling().answered(words("It is"), finish="length")
+def test_a_text_cut_at_the_output_limit_is_continued_three_times_and_then_ends_done_and_says_length() -> None:
+    story = calling()
+    for _ in range(3):
+        events = story.answered(words("It is"), finish="length")
+        assert kinds(events) == ["Responded", "NoteAdded"]
+        assert only(e.NoteAdded, events).about == "length"
+        story.prepared()
+    events = story.answered(words("It is"), finish="length")
     assert ending(events) == ("done", "length")
     assert "output limit" in only(e.RunStopped, events).message
+    assert (len(story.run.cut), story.run.totals.turns) == (3, 4)
+
+
+@pytest.mark.requirement("L1", "B8")
+def test_an_answer_is_all_of_its_parts_and_a_model_with_nothing_to_add_has_answered() -> None:
+    for last in ((words("world."),), ()):
+        story = calling()
+        story.answered(words("Hello, "), finish="length")
+        first = story.state.seq - 1
+        story.prepared()
+        events = story.answered(*last)
+        assert ending(events) == ("done", "answer")
+        assert story.run.cut == (first,)
+        assert (story.run.answer_seq == first) is not last
+
+
+@pytest.mark.requirement("L1")
+def test_a_half_written_call_never_runs_and_what_follows_a_call_is_another_text() -> None:
+    story = calling()
+    story.answered(words("I write the file: "), finish="length")
+    story.prepared()
+    assert "RunStopped" not in kinds(story.answered(words("now."), call()))
+    assert story.run.cut == ()
+
+
+@pytest.mark.requirement("L1")
+def test_words_of_a_person_and_a_call_of_answer_begin_another_text() -> None:
+    story = calling()
+    story.answered(words("First, "), finish="length")
+    story.send("Stop that. What is the time?")
+    assert story.run.cut == ()
+    story.prepared()
+    assert ending(story.answered(words("Noon."))) == ("done", "answer")
+    told = calling()
+    told.send("And be short.")
+    assert kinds(told.answered(words("First, "), finish="length")) == ["Responded"], "the words come first"
+
+
+@pytest.mark.requirement("L1", "H3")
+@pytest.mark.parametrize("limits", [{"turns": 1}, {"turns": 2}])
+def test_a_text_is_not_continued_beyond_the_turns(limits: dict[str, int]) -> None:
+    story = calling(**limits)
+    for _ in range(limits["turns"] - 1):
+        story.answered(words("It is"), finish="length")
+        story.prepared()
+    assert ending(story.answered(words("It is"), finish="length")) == ("done", "length")
+
+
+@pytest.mark.requirement("H3", "L1")
+def test_a_continuation_that_is_too_dear_leaves_the_answer_as_it_is() -> None:
+    story = calling()
+    story.answered(words("It is"), finish="length")
+    events = story.found(next_key(story.state), Unaffordable("cost", "Too dear.", 900, 100))
+    assert ending(events) == ("done", "length")
 
 
 @pytest.mark.requirement("L1")

@@ -8,7 +8,7 @@ ANSWERS = (
     Mutation(
         "an answer that does not match ends the run",
         "core/rules.py",
-        "    if answer_problem(run, settings) or is_asked_again(draft):\n        return\n",
+        "    if answer_problem(run, settings) or is_asked_again(draft) or is_going_on(draft):\n        return\n",
         "",
         "tests/core/test_repairs.py",
     ),

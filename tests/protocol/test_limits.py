@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.protocol.limits import Limits, ModelFacts, cost_microusd, microusd, usd
+from holdfast.protocol.limits import Limits, ModelFacts, Tier, cost_microusd, microusd, usd
 from holdfast.protocol.messages import (
     ModelReply,
     Reasoning,
@@ -86,6 +86,19 @@ def test_cached_tokens_have_their_own_price() -> None:
     assert cost_microusd(facts, usage) == 200 + 60 + 250 + 40
 
 
+@pytest.mark.requirement("L2-07", "B8")
+def test_what_a_cache_keeps_for_an_hour_has_its_own_price() -> None:
+    prices = {"input_microusd_per_mtok": 1_000_000, "cache_write_microusd_per_mtok": 1_250_000}
+    usage = Usage(1_000, 0, cache_write_tokens=200, cache_write_1h_tokens=80)
+    dearer = ModelFacts("p", "m", cache_write_1h_microusd_per_mtok=2_000_000, **prices)
+    assert cost_microusd(dearer, usage) == 800 + 150 + 160
+    assert cost_microusd(ModelFacts("p", "m", **prices), usage) == 800 + 250, "no price of its own is listed"
+    larger = ModelFacts("p", "m", tiers=(Tier(500, 10**6, 0, 10**6, 10**6, 3 * 10**6),), **prices)
+    assert cost_microusd(larger, usage) == 800 + 120 + 240
+    impossible = Usage(1_000, 0, cache_write_tokens=200, cache_write_1h_tokens=900)
+    assert cost_microusd(dearer, impossible) == 800 + 400
+
+
 @given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 10**6))
 def test_more_cached_tokens_than_were_read_never_make_a_cost_negative(
     read: int, cached: int, written: int
@@ -94,7 +107,7 @@ def test_more_cached_tokens_than_were_read_never_make_a_cost_negative(
     assert cost_microusd(facts, Usage(read, 0, cached, written)) >= 0
 
 
-@given(st.lists(st.builds(Usage, *[st.integers(0, 10**6)] * 5), max_size=5))
+@given(st.lists(st.builds(Usage, *[st.integers(0, 10**6)] * 6), max_size=5))
 def test_usages_add_up_field_by_field(usages: list[Usage]) -> None:
     total = sum(usages, Usage())
     for field in Usage.__struct_fields__:

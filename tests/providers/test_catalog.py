@@ -26,6 +26,7 @@ def test_a_known_model_has_its_price_its_window_and_the_source_of_both() -> None
     assert (known.price, known.price_source) == ("known", f"genai-prices {prices_version}")
     assert (known.input_microusd_per_mtok, known.output_microusd_per_mtok) == (1_000_000, 5_000_000)
     assert (known.cache_read_microusd_per_mtok, known.cache_write_microusd_per_mtok) == (100_000, 1_250_000)
+    assert known.cache_write_1h_microusd_per_mtok == 2_000_000
     assert (known.context_tokens, known.is_window_known) == (200_000, True)
     assert cost_microusd(known, Usage(1_000_000, 1_000)) == 1_005_000
 
@@ -104,7 +105,14 @@ def test_the_most_specific_glob_counts() -> None:
     mine = facts("openai:my-model", overrides=said, now_ms=NOW_MS)
     assert (mine.input_microusd_per_mtok, mine.output_microusd_per_mtok) == (3_000_000, 4_000_000)
     assert (mine.cache_read_microusd_per_mtok, mine.cache_write_microusd_per_mtok) == (300_000, 3_000_000)
+    assert mine.cache_write_1h_microusd_per_mtok == 0, "as much as other writes"
     assert (mine.context_tokens, mine.is_window_known) == (9_000, True)
+    dearer = facts(
+        "anthropic:claude-haiku-4-5",
+        overrides={"*": Override(cache_write_1h_usd_per_mtok=7, input_usd_per_mtok=3)},
+        now_ms=NOW_MS,
+    )
+    assert dearer.cache_write_1h_microusd_per_mtok == 7_000_000
 
 
 @pytest.mark.requirement("L2-07")

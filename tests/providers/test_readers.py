@@ -357,6 +357,22 @@ def test_what_is_not_counted_plainly_makes_no_call_cheaper() -> None:
     assert chat(choice("stop", content="x"), {"usage": usage}).usage == Usage(9, 4, 0, 9)
 
 
+@pytest.mark.requirement("B8", "L7")
+@pytest.mark.parametrize(("said", "counted"), [(30, 30), (999, 40), ("30", 0), (None, 0)])
+def test_what_the_service_keeps_for_an_hour_is_counted_apart(said: object, counted: int) -> None:
+    usage = {"input_tokens": 5, "cache_creation_input_tokens": 40, "output_tokens": 1}
+    kept = {"cache_creation": {"ephemeral_1h_input_tokens": said}}
+    body = stream(
+        {"type": "message_start", "message": {"usage": usage | kept}},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 2}},
+        {"type": "message_stop"},
+        done=False,
+    )
+    reply = read(MessageReader("anthropic:m", lambda delta: None), body)
+    expected = Usage(45, 2, cache_write_tokens=40, cache_write_1h_tokens=counted)
+    assert (reply.usage, reply.estimated) == (expected, ())
+
+
 @pytest.mark.requirement("L7")
 def test_reasoning_refusals_and_typed_content_are_kept_apart() -> None:
     assert chat(choice(reasoning_content="hm", reasoning="hm"), choice("stop", content="4")).parts == (

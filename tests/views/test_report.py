@@ -16,6 +16,6 @@ def test_a_session_that_waits_for_its_provider_says_what_the_provider_said() -> 
     story = opened()
     failure = Failure("provider_unready", "The server starts at ten.")
     story.found(next_key(story.state), Unready(failure, story.now_ms + 3_600_000))
-    found = report_of(story.state, None, story.records)
+    found = report_of(story.state, [], story.records)
     assert (found.status, found.reason) == ("parked", "provider_unready")
     assert found.message == "The server starts at ten."

@@ -231,6 +231,7 @@ KEYS: tuple[Key, ...] = (
             ("output_usd_per_mtok", _PRICE, "Dollars per million output tokens."),
             ("cache_read_usd_per_mtok", _PRICE, "Dollars per million tokens read from a cache."),
             ("cache_write_usd_per_mtok", _PRICE, "Dollars per million tokens written to a cache."),
+            ("cache_write_1h_usd_per_mtok", _PRICE, "The same, for what stays there for an hour."),
             ("context_tokens", whole(1_000, 100_000_000), "The context window of the model."),
             ("max_output_tokens", whole(1, OUTPUT_TOKENS_MAX), "The most output of the model."),
             (

@@ -94,6 +94,7 @@ class CatalogEntry(msgspec.Struct, frozen=True):
     output_usd_per_mtok: float | None = None
     cache_read_usd_per_mtok: float | None = None
     cache_write_usd_per_mtok: float | None = None
+    cache_write_1h_usd_per_mtok: float | None = None
     context_tokens: int | None = None
     max_output_tokens: int | None = None
     tool_calls: str | None = None

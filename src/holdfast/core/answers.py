@@ -82,12 +82,18 @@ def is_asked_again(draft: Draft) -> bool:
     return ANSWER in draft.state.unsaid.notes
 
 
+def is_going_on(draft: Draft) -> bool:
+    """Return whether a note that no request has carried yet asks the model to go on with its text."""
+    return "length" in draft.state.unsaid.notes
+
+
 def is_answered_anyway(draft: Draft, run: Run, settings: Settings) -> bool:
-    """Return whether the words that were to be given again, by a call, are an answer already."""
+    """Return whether the words that were to be given again, by a call, or continued, are an answer already."""
     # An example: 0.01 dollars are left, and the model answers in plain words. The request that asks for the call
     # costs more than that. Then the words are the answer, as they would be without a confidence.
-    is_only_that = draft.state.unsaid.notes == (ANSWER,) and not draft.state.unsaid.words_seq
-    return run.reply == "answer" and is_only_that and not answer_problem(run, settings)
+    if draft.state.unsaid.words_seq or answer_problem(run, settings):
+        return False
+    return (run.reply, draft.state.unsaid.notes) in (("answer", (ANSWER,)), ("cut_answer", ("length",)))
 
 
 def answer_problem(run: Run, settings: Settings) -> str:

@@ -39,6 +39,14 @@ def stop(draft: Draft, status: e.RunStatus, reason: str, message: str, by: str =
         draft.add(e.RunStopping(status, reason, message, draft.awake_ms + STOP_GRACE_MS, by))
 
 
+def stop_answered(draft: Draft, run: Run) -> None:
+    """End the run with the answer that it has."""
+    if run.reply == "cut_answer":
+        stop(draft, "done", "length", "The answer ends at the output limit of the model.")
+    else:
+        stop(draft, "done", "answer", "")
+
+
 def stop_at_wall(draft: Draft, settings: Settings) -> None:
     """End the run, because the time limit is reached."""
     stop(draft, "limit", "wall", f"The time limit of {settings.limits.wall_s:g} s is reached.")

@@ -112,12 +112,16 @@ def _responded(state: State, event: e.Responded) -> State:
     if run is not None:
         # The last pass is not a turn: a run with a limit of 25 turns may make 26 model calls, and reports 25.
         is_turn = model_call is not None and not model_call.is_last_pass
+        kind = _reply_kind(event, bool(asked))
+        # A model that is asked to go on, and has nothing more to say, has answered.
+        kind = "answer" if kind == "empty" and run.cut else kind
         run = replace(
             run,
             totals=with_usage(run.totals, event, turns=run.totals.turns + is_turn),
-            reply=_reply_kind(event, bool(asked)),
+            reply=kind,
             answer_seq=state.seq if has_words else run.answer_seq,
-            empty_replies=0 if asked or has_words else run.empty_replies + 1,
+            cut=run.cut if is_turn and kind in ("answer", "cut_answer") else (),
+            empty_replies=run.empty_replies + 1 if kind == "empty" else 0,
             verdict=event.verdict,
             has_landed=model_call is not None and model_call.is_last_pass,
         )

@@ -68,8 +68,10 @@ def _message(state: State, event: e.MessageReceived) -> State:
     spoken = labelled(state, Label("user", "user"))
     for each in event.attachments:
         spoken = labelled(spoken, Label(each.origin, each.trust))
+    run = state.run
     return replace(
         spoken,
+        run=replace(run, cut=()) if run is not None and run.cut else run,
         title=title,
         taint=flags_after(state.taint, state.seq, event),
         principal=principal,
@@ -230,6 +232,8 @@ def _noted(state: State, event: e.NoteAdded) -> State:
         run = replace(run, repairs=run.repairs + 1)
     if run is not None and event.about == "answer":
         run = replace(run, was_asked_to_call=True)
+    if run is not None and event.about == "length":
+        run = replace(run, cut=(*run.cut, run.answer_seq))
     unsaid = replace(state.unsaid, notes=(*state.unsaid.notes, event.about))
     planned = plan.after_asking(state.plan) if event.about == "plan" else state.plan
     noted = replace(state, run=run, unsaid=unsaid, plan=planned)

@@ -58,7 +58,7 @@ def of_tool(state: State, event: e.ToolEvent) -> State:
 
 
 def _answer_given(state: State, event: e.AnswerGiven) -> State:
-    given = with_run(state, answer_seq=state.seq)
+    given = with_run(state, answer_seq=state.seq, cut=())
     if event.is_doubted:
         return with_run(given, was_doubted=True)
     return with_run(given, reply="given", verdict=event.verdict)

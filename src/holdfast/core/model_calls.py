@@ -8,7 +8,7 @@ from holdfast.core import budget, retry, side_calls
 from holdfast.core.answers import is_answered_anyway
 from holdfast.core.causes import Outcome
 from holdfast.core.draft import Draft
-from holdfast.core.ending import stop
+from holdfast.core.ending import stop, stop_answered
 from holdfast.core.hooking import may_compact
 from holdfast.core.refs import own_refs
 from holdfast.core.state import ModelCall, Run, State, facts, open_model_call, open_run
@@ -75,7 +75,7 @@ def take_finding(
             if run.landing:
                 stop(draft, "limit", run.landing, message)
             elif is_answered_anyway(draft, run, settings):
-                stop(draft, "done", "answer", "")
+                stop_answered(draft, run)
             elif reason == "context":
                 stop(draft, "failed", "context_overflow", message)
             else:

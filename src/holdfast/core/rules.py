@@ -13,10 +13,10 @@ from typing import Literal
 import msgspec
 
 from holdfast.core import budget, plan, tool_calls
-from holdfast.core.answers import CALL_NOTE, answer_problem, has_to_call, is_asked_again
+from holdfast.core.answers import CALL_NOTE, answer_problem, has_to_call, is_asked_again, is_going_on
 from holdfast.core.approvals import close_decided
 from holdfast.core.draft import Draft
-from holdfast.core.ending import stop, stop_at_wall, wind_down
+from holdfast.core.ending import stop, stop_answered, stop_at_wall, wind_down
 from holdfast.core.failing import WORDS
 from holdfast.core.guard import STALL_NOTE, STALLED, is_stuck, longest, stalled, wants_note
 from holdfast.core.state import (
@@ -52,6 +52,13 @@ CALL_REPAIR_NOTE = (
 )
 NEVER_VALID = "The answer does not match the schema after {repairs}: {problem}."
 NOT_REPAIRED = "The model {what} in {times} in a row. `{kind}` in [repair] of the configuration is the limit."
+
+MAX_CONTINUED = 3
+"""How often the model may go on with a text that reached the output limit."""
+LENGTH_NOTE = (
+    "Your last response reached its output limit. Go on exactly where it stops, and repeat nothing. If you were "
+    "about to call a tool, call it now; write a large file in several parts."
+)
 
 EMPTY_NOTE = "Your last response was empty. Answer in words, or call a tool."
 REPEAT_NOTE = (
@@ -237,18 +244,23 @@ def _repair(draft: Draft, run: Run, settings: Settings) -> None:
         stop(draft, "failed", "output_schema", NEVER_VALID.format(repairs=repairs, problem=problem))
 
 
+def _length(draft: Draft, run: Run, settings: Settings) -> None:
+    # A value for a schema is repaired as a whole: of its parts none could be checked.
+    if run.reply != "cut_answer" or settings.output.schema or draft.state.unsaid.words_seq:
+        return
+    if len(run.cut) < MAX_CONTINUED and run.totals.turns < settings.limits.turns and not is_going_on(draft):
+        draft.add(e.NoteAdded("length", LENGTH_NOTE))
+
+
 def _answer(draft: Draft, run: Run, settings: Settings) -> None:
     if run.reply in ("calls", "empty", "refusal") or draft.state.unsaid.words_seq:
         return
-    if answer_problem(run, settings) or is_asked_again(draft):
+    if answer_problem(run, settings) or is_asked_again(draft) or is_going_on(draft):
         return
     # Of what was put aside, a person has yet to decide; or nobody did in time, and the model does not know it yet.
     if waits_for_people(draft.state) or "approval" in draft.state.unsaid.notes:
         return
-    if run.reply == "cut_answer":
-        stop(draft, "done", "length", "The answer ends at the output limit of one model call.")
-    else:
-        stop(draft, "done", "answer", "")
+    stop_answered(draft, run)
 
 
 def _turns(draft: Draft, run: Run, settings: Settings) -> None:
@@ -325,6 +337,12 @@ RULES: tuple[Rule, ...] = (
         "response in",
         "The model may repair an answer that does not match the schema, twice; the third such answer fails the run.",
         _repair,
+    ),
+    Rule(
+        "length",
+        "response in",
+        "A text that reaches the output limit is continued, three times at most.",
+        _length,
     ),
     Rule(
         "answer",

@@ -83,6 +83,8 @@ class Run(msgspec.Struct, frozen=True, gc=False):
     """The first message that opened this run. A continuation keeps the value of the run that it continues."""
     answer_seq: int = 0
     """The record with the last words of the model; 0 before its first words."""
+    cut: tuple[int, ...] = ()
+    """The records before it whose words reached the output limit, and from which it goes on."""
     empty_replies: int = 0
     verdict: Verdict | None = None
     """Whether the last response matches the schema; None if it was not an answer, or the run has no schema."""

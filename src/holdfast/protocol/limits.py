@@ -42,6 +42,8 @@ class Tier(msgspec.Struct, frozen=True, gc=False):
     output_microusd_per_mtok: int
     cache_read_microusd_per_mtok: int
     cache_write_microusd_per_mtok: int
+    cache_write_1h_microusd_per_mtok: int = 0
+    """0: as much as other writes."""
 
 
 class ModelFacts(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -64,6 +66,8 @@ class ModelFacts(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Prices of larger requests, the smallest size first; the prices above count below the first."""
     text_calls: str = ""
     """The format in which the model writes calls into its text (`text_formats`); empty: it makes native calls."""
+    cache_write_1h_microusd_per_mtok: int = 0
+    """For what stays in the cache for an hour. 0: as much as other writes."""
 
     @property
     def name(self) -> str:
@@ -76,13 +80,17 @@ def cost_microusd(facts: ModelFacts, usage: Usage) -> int:
     for tier in facts.tiers:
         if usage.input_tokens > tier.above_tokens:
             prices = tier
-    plain = max(usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens, 0)
+    written = usage.cache_write_tokens
+    plain = max(usage.input_tokens - usage.cache_read_tokens - written, 0)
     total = (
         plain * prices.input_microusd_per_mtok
         + usage.cache_read_tokens * prices.cache_read_microusd_per_mtok
-        + usage.cache_write_tokens * prices.cache_write_microusd_per_mtok
+        + written * prices.cache_write_microusd_per_mtok
         + usage.output_tokens * prices.output_microusd_per_mtok
     )
+    if usage.cache_write_1h_tokens and prices.cache_write_1h_microusd_per_mtok:
+        dearer = prices.cache_write_1h_microusd_per_mtok - prices.cache_write_microusd_per_mtok
+        total += min(usage.cache_write_1h_tokens, written) * dearer
     return -(-total // 1_000_000)
 
 

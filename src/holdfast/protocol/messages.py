@@ -115,6 +115,8 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
     reasoning_tokens: int = 0
+    cache_write_1h_tokens: int = 0
+    """The part of what was written to the cache that stays there for an hour, at a price of its own."""
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -123,6 +125,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
             self.cache_read_tokens + other.cache_read_tokens,
             self.cache_write_tokens + other.cache_write_tokens,
             self.reasoning_tokens + other.reasoning_tokens,
+            self.cache_write_1h_tokens + other.cache_write_1h_tokens,
         )
 
     @property

@@ -75,6 +75,10 @@ class MessageReader:
             cache_read_tokens=plain(cached[0]),
             cache_write_tokens=plain(cached[1]),
             reasoning_tokens=plain(_dict(self._counts.get("output_tokens_details")).get("thinking_tokens")),
+            cache_write_1h_tokens=min(
+                plain(_dict(self._counts.get("cache_creation")).get("ephemeral_1h_input_tokens")),
+                plain(cached[1]),
+            ),
         )
         return reported(usage, Count(usage.input_tokens, all(each.is_plain for each in read)), written)
 

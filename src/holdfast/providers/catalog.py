@@ -15,6 +15,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
+from msgspec.structs import astuple
 
 from holdfast.errors import UsageError
 from holdfast.protocol.limits import UNKNOWN_WINDOW_TOKENS, ModelFacts, Tier, microusd
@@ -24,7 +25,7 @@ from holdfast.providers.registry import Entry, entry_of
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo, ModelPrice, TieredPrices
 
-_KEYS = ("input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok")
+_KEYS = ("input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok", "cache_write_1h_mtok")
 _OUTPUT_CAPS = (
     ("anthropic:claude-3-5-*", 8_192),
     ("anthropic:claude-3-7-*", 64_000),
@@ -49,6 +50,7 @@ class Override(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     output_usd_per_mtok: float | None = None
     cache_read_usd_per_mtok: float | None = None
     cache_write_usd_per_mtok: float | None = None
+    cache_write_1h_usd_per_mtok: float | None = None
     context_tokens: int | None = None
     max_output_tokens: int | None = None
     tool_calls: str | None = None
@@ -61,6 +63,8 @@ class _Rates(msgspec.Struct, frozen=True):
     output: int = 0
     cache_read: int = 0
     cache_write: int = 0
+    cache_write_1h: int = 0
+    """0: as much as other writes."""
 
 
 class _Price(msgspec.Struct, frozen=True):
@@ -105,11 +109,9 @@ def facts(
         price=price.kind,
         price_source=price.source,
         is_window_known=window is not None,
-        tiers=tuple(
-            Tier(above, rates.input, rates.output, rates.cache_read, rates.cache_write)
-            for above, rates in price.larger
-        ),
+        tiers=tuple(Tier(above, *astuple(rates)) for above, rates in price.larger),
         text_calls=format_of(said.tool_calls),
+        cache_write_1h_microusd_per_mtok=price.rates.cache_write_1h,
     )
 
 
@@ -184,6 +186,7 @@ def _said_rates(said: Override, otherwise: _Rates) -> _Rates:
         _over(said.output_usd_per_mtok, otherwise.output),
         _over(said.cache_read_usd_per_mtok, plain if is_new else otherwise.cache_read),
         _over(said.cache_write_usd_per_mtok, plain if is_new else otherwise.cache_write),
+        _over(said.cache_write_1h_usd_per_mtok, 0 if is_new else otherwise.cache_write_1h),
     )
 
 
@@ -229,7 +232,7 @@ def _sizes(prices: list[ModelPrice]) -> list[int]:
 
 def _rates(prices: list[ModelPrice], input_tokens: int) -> _Rates | None:
     """Return the price of a request with so many input tokens; None if the price of input or output is not listed."""
-    plain, written, read, stored = (
+    plain, written, read, stored, stored_1h = (
         max(
             (_at(price, input_tokens) for each in prices if (price := getattr(each, key, None)) is not None),
             default=None,
@@ -243,6 +246,7 @@ def _rates(prices: list[ModelPrice], input_tokens: int) -> _Rates | None:
         microusd(written),
         microusd(plain if read is None else read),
         microusd(plain if stored is None else stored),
+        0 if stored_1h is None else microusd(stored_1h),
     )
 
 

@@ -62,6 +62,7 @@ class ScriptUsage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     output_tokens: _Count = 0
     cache_read_tokens: _Count = 0
     cache_write_tokens: _Count = 0
+    cache_write_1h_tokens: _Count = 0
     reasoning_tokens: _Count = 0
 
 

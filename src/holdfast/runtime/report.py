@@ -21,9 +21,10 @@ async def report(store: Journals, state: State) -> Result[Any]:
         UsageError: the session has no run yet, or the answer was erased.
         StorageError: its records cannot be read.
     """
-    seq = state.run.answer_seq if state.run is not None else 0
-    answer = await store.read(state.session, seq - 1, seq) if seq else []
+    run = state.run
+    seqs = dict.fromkeys((*run.cut, run.answer_seq)) if run is not None and run.answer_seq else {}
+    said = [record for seq in seqs for record in await store.read(state.session, seq - 1, seq)]
     is_parked = status(state) == "parked"
     recent = await store.read(state.session, max(state.seq - _RECENT_RECORDS, 0)) if is_parked else []
-    last = readable(answer[0]).event if answer else None
-    return report_of(state, last, [readable(each) for each in recent])
+    answer = [readable(each).event for each in said]
+    return report_of(state, answer, [readable(each) for each in recent])

@@ -49,6 +49,7 @@ _NOTES = {
     "stall": "the last turns brought nothing new, and the model was told so",
     "empty": "the response was empty, and the model is asked again",
     "continue": "continues what the last run left",
+    "length": "the answer reached the output limit, and the model goes on with it",
     "output": "the answer does not match the schema, and the model is asked to repair it",
     "plan": "a step of the plan failed, and the model is asked to revise the plan",
     "answer": "the model answered in plain words, and is asked for the call of `answer`",

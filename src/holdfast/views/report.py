@@ -93,11 +93,11 @@ class Result(msgspec.Struct, Generic[T], frozen=True):
         return None if self.cost_microusd is None else usd(self.cost_microusd)
 
 
-def report_of(state: State, answer: Event | None, recent: Sequence[Record] = ()) -> Result[Any]:
+def report_of(state: State, said: Sequence[Event], recent: Sequence[Record] = ()) -> Result[Any]:
     """Return the result of the newest run.
 
     Args:
-        answer: The event at the run's `answer_seq`, if any.
+        said: The events at the run's `cut` and `answer_seq`, if any: together they are the answer.
         recent: The last records of a parked session, with the failure that parked it.
 
     Raises:
@@ -106,8 +106,8 @@ def report_of(state: State, answer: Event | None, recent: Sequence[Record] = ())
     run = state.run
     if run is None:
         raise UsageError(f"Session {state.session} has no run yet.", hint="Give it a task.")
-    used, text = run.totals, _words(answer)
-    given = answer.answer if isinstance(answer, AnswerGiven) else None
+    used, text = run.totals, "".join(map(_words, said))
+    given = said[-1].answer if said and isinstance(said[-1], AnswerGiven) else None
     reason, message = _why(state, run, recent)
     return Result(
         session_id=state.session,
@@ -176,11 +176,8 @@ def _last_failure(recent: Sequence[Record]) -> tuple[str, str]:
     return "provider_transient", "The provider is not available."
 
 
-def _words(answer: Event | None) -> str:
-    """The last words of the model; empty if it said nothing."""
-    if isinstance(answer, ModelCallCut):
-        return answer.text
-    return words_of(answer) or ""
+def _words(event: Event) -> str:
+    return event.text if isinstance(event, ModelCallCut) else words_of(event) or ""
 
 
 def result_row(report: Result[Any]) -> dict[str, Any]:
