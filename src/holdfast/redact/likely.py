@@ -13,7 +13,7 @@ from holdfast.redact.assigned import find_assigned
 from holdfast.redact.credentials import find_credentials
 from holdfast.redact.gates import Gate
 from holdfast.redact.shapes import KEY_SIGN, find_private_keys, find_tokens
-from holdfast.redact.spans import Span, border, border_before
+from holdfast.redact.spans import Span, border_before, word_end
 
 Part = tuple[int, int, int]
 """Where a part of a text begins and ends, and up to where the text shows what it is."""
@@ -83,9 +83,9 @@ def cut(text: str, at: int) -> tuple[int, int]:
     """
     end = text.find("\n", at, at + _PART_CHARS)
     if end < 0:
-        end = border(text, at)
+        end = word_end(text, at)
     seen = text.find("\n", end + _REACH_CHARS, end + _PART_CHARS)
-    return end, seen if seen >= 0 else border(text, end + _LONG_REACH_CHARS)
+    return end, seen if seen >= 0 else word_end(text, end + _LONG_REACH_CHARS)
 
 
 def around(text: str, begin: int, end: int) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -257,17 +257,31 @@ def find_tokens(text: str, begin: int = 0, end: int = sys.maxsize) -> Iterator[S
     long_words = " ".join([word for word in text[begin:end].split() if len(word) >= _SHAPE_MIN_CHARS])
     if not long_words:
         return
-    found: set[int] = set()
-    for head in {*_HEAD.findall(long_words)}:
-        for beginning, shape in _BEGINNINGS.get(head, ()):
-            if beginning in long_words:
-                for span in _find_words(text, begin, end, beginning, shape, found):
-                    found.add(span.start)
-                    yield span
+    pairs = [pair for head in {*_HEAD.findall(long_words)} for pair in _BEGINNINGS.get(head, ())]
+    yield from _find_each(text, begin, end, [pair for pair in pairs if pair[0] in long_words])
     for inner in _INNER_SHAPES:
         if inner.middle in long_words and re.search(inner.pattern, long_words):
             matches = re.compile(inner.pattern).finditer(text, begin, end)
             yield from (Span(*match.span(), inner.kind) for match in matches)
+
+
+def find_beginning(text: str, begin: int, end: int, beginnings: Iterable[str]) -> Iterator[Span]:
+    """Yield the tokens in that part that begin in one of these ways."""
+    pairs = [pair for beginning in beginnings for pair in _beginning(beginning)]
+    return _find_each(text, begin, end, pairs)
+
+
+@lru_cache(maxsize=64)
+def _beginning(known: str) -> list[tuple[str, _Shape]]:
+    return [pair for pair in _ALL if pair[0].startswith(known) or known.startswith(pair[0])]
+
+
+def _find_each(text: str, begin: int, end: int, pairs: Iterable[tuple[str, _Shape]]) -> Iterator[Span]:
+    found: set[int] = set()
+    for beginning, shape in pairs:
+        for span in _find_words(text, begin, end, beginning, shape, found):
+            found.add(span.start)
+            yield span
 
 
 def _find_words(

@@ -73,6 +73,15 @@ def border(text: str, at: int) -> int:
     return len(text)
 
 
+def word_end(text: str, at: int) -> int:
+    """Return where the next word of a long line ends."""
+    for mark in _BORDERS[1:]:
+        end = text.find(mark, at, at + _LINE_CHARS)
+        if end >= 0:
+            return end
+    return border(text, at + _LINE_CHARS) if at + _LINE_CHARS < len(text) else len(text)
+
+
 def border_before(text: str, at: int) -> int:
     """Return where the last line begins, or the last word if that line is long."""
     for end in range(at, 0, -_LINE_CHARS):

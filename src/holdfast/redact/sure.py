@@ -14,8 +14,8 @@ from holdfast.redact.assigned import find_passwords
 from holdfast.redact.credentials import find_headers
 from holdfast.redact.gates import Gate
 from holdfast.redact.likely import GATE, Part, cut
-from holdfast.redact.shapes import KEY_SIGN, find_tokens
-from holdfast.redact.spans import Span, apart, border, mask
+from holdfast.redact.shapes import KEY_SIGN, find_beginning
+from holdfast.redact.spans import Span, apart, mask, word_end
 
 _UNSEEN_CHARS = 32_768
 _PIECE_CHARS = 256
@@ -43,24 +43,20 @@ def without_sure(text: str, parts: list[Part]) -> tuple[str, list[Part]]:
     """Return the text with the sure secrets of its open parts masked, and the parts that are open then."""
     if any(KEY_SIGN in text[begin:seen] for begin, _, seen in parts):
         return text, parts
-    done: list[str] = []
-    left: list[tuple[int, int, bool]] = []
-    at = length = 0
-    for begin, end, _ in parts:
-        masked = _masked_part(text, begin, end)
-        done += (text[at:begin], masked)
-        first = length + begin - at
-        at, length = end, first + len(masked)
-        left.append((first, length, masked != text[begin:end]))
-    if not any(is_masked for _, _, is_masked in left):
+    masked = [_masked_part(text, begin, end) for begin, end, _ in parts]
+    if all(each == text[begin:end] for each, (begin, end, _) in zip(masked, parts, strict=True)):
         return text, parts
+    done: list[str] = []
+    left: list[tuple[int, int]] = []
+    at = length = 0
+    for each, (begin, end, _) in zip(masked, parts, strict=True):
+        done += (text[at:begin], each)
+        first = length + begin - at
+        at, length = end, first + len(each)
+        left.append((first, length))
     shown = "".join(done) + text[at:]
-    seen = [(begin, end, cut(shown, end)[1], is_masked) for begin, end, is_masked in left]
-    return shown, [
-        (begin, end, upto)
-        for begin, end, upto, is_masked in seen
-        if not is_masked or GATE.is_open(shown[begin:upto])
-    ]
+    seen = [(begin, end, cut(shown, end)[1]) for begin, end in left]
+    return shown, [part for part in seen if GATE.is_open(shown[part[0] : part[2]])]
 
 
 def _masked_part(text: str, begin: int, end: int) -> str:
@@ -84,11 +80,13 @@ def _masked_part(text: str, begin: int, end: int) -> str:
 
 
 def _keys(part: str) -> Iterator[Span]:
+    """Yield the keys of a part, which is looked at in pieces: most of them have none."""
     begin = 0
     while begin < len(part):
-        end = border(part, begin + _PIECE_CHARS)
-        if _KEYS_GATE.is_open(part[begin:end]):
-            yield from find_tokens(part, begin, end)
+        end = word_end(part, begin + _PIECE_CHARS)
+        piece = part[begin:end]
+        if _KEYS_GATE.is_open(piece):
+            yield from find_beginning(part, begin, end, [key for key in _KEYS if key in piece])
         begin = end
 
 
