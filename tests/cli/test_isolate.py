@@ -53,7 +53,9 @@ def run(cli: Cli, *commands: str, session: str = "cli:try", more: tuple[str, ...
 
 def copy_of(cli: Cli) -> Path:
     [copy] = [
-        path for path in (cli.folder / "home.copies").glob("*/*") if not path.parent.name.startswith(".")
+        path
+        for path in (cli.folder / "home.copies").glob("*/*")
+        if not path.parent.name.startswith(".") and path.is_dir()
     ]
     return copy
 
@@ -212,3 +214,59 @@ def test_a_copy_without_changes_stays_when_it_is_accepted(cli: Cli, work: Path) 
     done = cli("accept", "cli:try")
     assert (done.code, "The copy stays." in done.out) == (0, True)
     assert copy_of(cli).is_dir()
+
+
+def test_a_name_that_is_not_utf8_is_shown_and_can_be_left_out_as_it_was_shown(cli: Cli) -> None:
+    (cli.workspace / "a.txt").write_text("one\n")
+    (cli.workspace / "make.py").write_bytes(
+        b"import os\nos.mkdir('d')\n"
+        b"for name in (b'a.txt', b'caf\\xe9', b'd/\\xff', b'n\\nn', b'-f'):\n    open(name, 'w').write('two')\n"
+    )
+    run(cli, "python3 make.py")
+    refused = cli("accept", "cli:try", "--json")
+    assert (refused.code, [each["path"] for each in refused.json["refused"]]) == (
+        1,
+        ["caf\\udce9", "d/\\udcff"],
+    )
+    folder = cli("accept", "cli:try", "--skip", "d", "--json")
+    assert (folder.code, folder.json["skipped"]) == (1, ["d/\\udcff"])
+    assert "caf\\udce9" in cli("show", "cli:try").err
+    assert "caf\\udce9" in cli("show", "cli:try", "--diff").out
+    done = cli("accept", "cli:try", "--skip", "caf\\udce9", "--skip", "d/\\udcff", "--json")
+    assert (done.code, done.json["accepted"], done.json["skipped"]) == (
+        0,
+        ["-f", "a.txt", "n\nn"],
+        ["caf\\udce9", "d/\\udcff"],
+    )
+    assert cli("show", "cli:try", "--diff", "--json").code == 0
+
+
+def test_a_conflict_shows_what_the_workspace_has_now_beside_the_copy(cli: Cli) -> None:
+    (cli.workspace / "a.txt").write_text("one\n")
+    (cli.workspace / "b.txt").write_text("one\n")
+    run(cli, "echo theirs > a.txt; echo new > c.txt; echo same > b.txt")
+    (cli.workspace / "a.txt").write_text("mine\n")
+    (cli.workspace / "b.txt").write_text("same\n")
+    (cli.workspace / "c.txt").write_text("my own\n")
+    shown = cli("show", "cli:try", "--diff").out
+    assert (
+        "a.txt: it has changed in the workspace since the copy was made. Compared with what it is there"
+        in shown
+    )
+    assert "-mine\n+theirs\n" in shown
+    assert "-my own\n+new\n" in shown
+    assert "b.txt: changed; the workspace has the same already." in shown
+    assert "--- a/b.txt" not in shown
+
+
+def test_the_command_that_takes_it_back_is_named_where_there_is_something_to_take_back(cli: Cli) -> None:
+    (cli.workspace / "a.txt").write_text("one\n")
+    (cli.workspace / "b.txt").write_text("one\n")
+    run(cli, "chmod 600 a.txt")
+    accepted = cli("accept", "cli:try")
+    assert ("holdfast undo" in accepted.out, "permissions stay" in accepted.out) == (False, True), (
+        accepted.out
+    )
+    run(cli, "echo two >> a.txt; echo two >> b.txt", session="cli:other")
+    accepted = cli("accept", "cli:other", "--skip", "b.txt")
+    assert ("holdfast undo" in accepted.out, "holdfast discard" in accepted.out) == (True, True), accepted.out

@@ -653,9 +653,23 @@ ENDINGS = (
     Mutation(
         "half a copy of a workspace counts as a whole one",
         "runtime/copies.py",
-        "(facts.st_dev, facts.st_ino) == found.identity and",
-        "True and",
+        " and os.path.lexists(around / found.mark)",
+        "",
         "tests/cli/test_accept.py",
+    ),
+    Mutation(
+        "a lost copy is taken for one that was accepted",
+        "runtime/copies.py",
+        "return recorded.folder == folder",
+        "return False",
+        "tests/cli/test_copies.py",
+    ),
+    Mutation(
+        "what was accepted before a kill waits once more",
+        "runtime/isolate.py",
+        "found = replace(found, copied=_rebased(found.copied, begun.states))",
+        "pass",
+        "tests/cli/test_copies.py",
     ),
     Mutation(
         "an accept overwrites what changed meanwhile",

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 
 from holdfast.app import open_workshop, redactor_for
-from holdfast.cli.isolate import copy_diffs, waiting_copy
+from holdfast.cli.isolate import copy_diffs, tell_lost, waiting_copy
 from holdfast.cli.terminal import say, say_json, tell
 from holdfast.config.load import load
 from holdfast.config.paths import Home
@@ -28,6 +28,7 @@ async def show_diff(home: Home, store: Store, session: StoredSession, *, is_json
         found = await copy_diffs(home, store, waits, workspaces_of(session.records))
         say_diffs(found, is_json=is_json)
         return
+    tell_lost(home, session.row.workspace, session.row.session)
     config = load(home, None, {}, os.environ)
     workshop = open_workshop(home, store, config, os.environ)
     redact = redactor_for(config, home, os.environ, workspaces_of(session.records))

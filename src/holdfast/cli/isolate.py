@@ -23,12 +23,13 @@ from holdfast.protocol.ports import Store
 from holdfast.protocol.settings import Settings
 from holdfast.runtime import copies, isolate
 from holdfast.runtime.copies import Copy
-from holdfast.runtime.isolate import Accepted, Waiting, copy_for, differences, kind_of, waiting
+from holdfast.runtime.isolate import Accepted, Waiting, copy_for, differences, kind_of, shown_path, waiting
 from holdfast.runtime.undo import Workshop
 from holdfast.views.diffs import FileDiff
 from holdfast.views.lines import COMMAND, Line, Span, neutral
 
 _REFUSED = 1
+_NOTHING_DONE = " Nothing was done."
 _SHOWN = 20
 _STYLES = {"added": "green", "changed": "yellow", "deleted": "red"}
 
@@ -131,12 +132,15 @@ def _accepted_lines(found: Accepted) -> Iterator[Line | str]:
         yield [Span("left out  ", "yellow"), neutral(path)]
     if found.problems:
         yield "Nothing was changed. Leave files out with --skip PATH, or change the workspace, and accept again."
-    elif found.skipped:
-        yield ["The copy stays with what was left out:  ", Span(f"holdfast discard {found.session}", COMMAND)]
-    elif not found.done:
+        return
+    if not found.done and not found.skipped:
         yield "There was nothing to accept. The copy stays." if found.is_copy else _NOTHING
-    else:
+    if any(each.before != each.after for each in found.done):
         yield ["Take it back:  ", Span(f"holdfast undo {found.session}", COMMAND)]
+    if any(each.before == each.after for each in found.done):
+        yield "Changed permissions stay after an undo."
+    if found.skipped:
+        yield ["The copy stays with what was left out:  ", Span(f"holdfast discard {found.session}", COMMAND)]
 
 
 # --- a run in a copy ----------------------------------------------------------------------------
@@ -175,6 +179,14 @@ async def waiting_copy(home: Home, store: Store, folder: str) -> Waiting | None:
     return await waiting(_workshop(home, store), home.folder, folder)
 
 
+def tell_lost(home: Home, folder: str, session: str) -> None:
+    """Tell if the copy in which a session works is not where it was made."""
+    if copies.is_lost(home.folder, folder):
+        found = isolate.lost(folder, session)
+        tell(found.message.removesuffix(_NOTHING_DONE))
+        tell(found.hint)
+
+
 async def copy_diffs(home: Home, store: Store, found: Waiting, workspaces: set[str]) -> Sequence[FileDiff]:
     """Return what changed in a copy, file by file. Secrets are masked."""
     config = load(home, None, {}, os.environ)
@@ -191,7 +203,7 @@ def waiting_lines(session: str, found: Waiting) -> Iterator[Line]:
     yield [f"  {counted(len(found.changes), 'file')} changed in a copy of {neutral(found.copy.origin)}:"]
     for each in found.changes[:_SHOWN]:
         kind = kind_of(each)
-        shown = each.path.encode(errors="backslashreplace").decode()
+        shown = shown_path(each.path)
         yield [Span(f"    {kind:<8}", _STYLES[kind]), neutral(shown)]
     if len(found.changes) > _SHOWN:
         yield [Span(f"    ... {len(found.changes) - _SHOWN} more", "dim")]

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.diffs import show_diff
-from holdfast.cli.isolate import waiting_copy, waiting_lines
+from holdfast.cli.isolate import tell_lost, waiting_copy, waiting_lines
 from holdfast.cli.options import HomeFlag, JsonFlag, SessionName, home_of
 from holdfast.cli.reading import read_session, reading
 from holdfast.cli.terminal import columns, say, say_json, tell
@@ -123,6 +123,7 @@ async def show_view(home: Home, name: str, view: str = "", number: int = 0, *, i
 async def _tell_copy(home: Home, store: Store, session: StoredSession) -> None:
     """Tell what waits in the copy of the workspace, if the session works in one."""
     waits = await waiting_copy(home, store, session.row.workspace)
+    tell_lost(home, session.row.workspace, session.row.session)
     for line in waiting_lines(session.row.session, waits) if waits is not None else ():
         tell(line)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import Literal
@@ -25,20 +25,20 @@ from holdfast.errors import Conflict, UsageError
 from holdfast.policy.paths import is_inside, malformed, secret_rule
 from holdfast.policy.protected import steering_below, steering_problem
 from holdfast.protocol.commands import Principal, Restore, Restored
-from holdfast.protocol.events import FilesRestoring
+from holdfast.protocol.events import FilesRestored, FilesRestoring
 from holdfast.protocol.ports import Store
 from holdfast.protocol.rows import Sought
 from holdfast.protocol.settings import Settings
 from holdfast.protocol.tools import FileRestore, KeptFile
 from holdfast.runtime import copies
-from holdfast.runtime.copies import Copy
+from holdfast.runtime.copies import Accepting, Copy
 from holdfast.runtime.fold import readable
 from holdfast.runtime.holder import is_free
 from holdfast.runtime.undo import Workshop, finish
 from holdfast.runtime.visit import Visit, visiting
 from holdfast.storage.images import IMAGE_BYTES
 from holdfast.tools.blocking import Refused
-from holdfast.tools.copying import NOTHING, Change, Item, changes
+from holdfast.tools.copying import NOTHING, Change, Copied, Item, changes
 from holdfast.tools.git_folders import place_in_git
 from holdfast.tools.restoring import LINK, content_at, link_content, look_at
 from holdfast.tools.workspace import Root, open_to_read
@@ -52,6 +52,10 @@ LEADS_OUT = "it is a link that leads out of the workspace"
 NO_TEXT = "its name is not UTF-8 text"
 LARGE = "it is over 32 MiB, and so large a file could not be undone"
 MOVING = "it changes in this moment: a process still works in the copy"
+_LOST = "The copy in which the session works is not where it was made: {folder}. Nothing was done."
+_LOST_HINT = (
+    "If its disk is not mounted, or it was moved, bring it back. Give it up: `holdfast discard {session}`."
+)
 _ORPHAN_MS = 3_600_000
 """A copy that no session knows is one whose run never began, after so long."""
 _MOST = 100
@@ -62,6 +66,8 @@ class Waiting(msgspec.Struct, frozen=True):
 
     copy: Copy
     changes: tuple[Change, ...]
+    is_over: bool = False
+    """All was accepted, and only the copy is still there, because the command was killed."""
 
 
 class Accepted(msgspec.Struct, frozen=True):
@@ -85,12 +91,16 @@ async def copy_for(workshop: Workshop, home: Path, recorded: Settings | None, or
 
     Raises:
         UsageError: the workspace cannot be copied.
+        Conflict: the copy of the session is not where it was.
         StorageError: the copy cannot be written down.
     """
     if recorded is not None and recorded.tools.copy_of:
-        found = await asyncio.to_thread(copies.find, home, recorded.tools.workspace)
+        folder = recorded.tools.workspace
+        found = await asyncio.to_thread(copies.find, home, folder)
         if found is not None and found.origin == origin:
             return found
+        if await asyncio.to_thread(copies.is_lost, home, folder):
+            raise lost(folder, "last")
     await _sweep(workshop, home)
     now_ms = workshop.clock.now_ms()
     return await asyncio.to_thread(copies.make, home, origin, workshop.own, workshop.images, now_ms)
@@ -98,23 +108,29 @@ async def copy_for(workshop: Workshop, home: Path, recorded: Settings | None, or
 
 async def _sweep(workshop: Workshop, home: Path) -> None:
     """Drop the copies that no session works in."""
+    await asyncio.to_thread(copies.clear, home)
     for found in await asyncio.to_thread(lambda: [*copies.every(home)]):
         is_old = found.made_ms < workshop.clock.now_ms() - _ORPHAN_MS
-        if is_old and not await _sessions_in(workshop.store, found):
-            await asyncio.to_thread(copies.drop, home, found)
+        if is_old and not await _sessions_in(workshop.store, found.folder):
+            await asyncio.to_thread(copies.drop, home, found.folder)
 
 
-async def _sessions_in(store: Store, found: Copy) -> list[str]:
-    rows = await store.sessions(Sought(workspace=found.folder), _MOST)
+async def _sessions_in(store: Store, folder: str) -> list[str]:
+    rows = await store.sessions(Sought(workspace=folder), _MOST)
     return [row.session for row in rows]
 
 
 async def drop_copies(store: Store, home: Path, session: str, folders: Collection[str]) -> None:
     """Drop the copies of a session that was deleted, unless another session works in them."""
     for folder in folders:
-        found = await asyncio.to_thread(copies.find, home, folder)
-        if found is not None and not set(await _sessions_in(store, found)) - {session}:
-            await asyncio.to_thread(copies.drop, home, found)
+        if await asyncio.to_thread(_is_known, home, folder) and not {*await _sessions_in(store, folder)} - {
+            session
+        }:
+            await asyncio.to_thread(copies.drop, home, folder)
+
+
+def _is_known(home: Path, folder: str) -> bool:
+    return copies.find(home, folder) is not None or copies.is_lost(home, folder)
 
 
 async def waiting(workshop: Workshop, home: Path, folder: str) -> Waiting | None:
@@ -124,9 +140,25 @@ async def waiting(workshop: Workshop, home: Path, folder: str) -> Waiting | None
         UsageError: it cannot be found out what changed.
     """
     found = await asyncio.to_thread(copies.find, home, folder)
-    if found is None:
-        return None
-    return Waiting(found, await asyncio.to_thread(_changes, workshop, found))
+    return await _waiting(workshop, found) if found is not None else None
+
+
+async def _waiting(workshop: Workshop, found: Copy) -> Waiting:
+    """Return what changed in a copy since it was made, but for what was accepted."""
+    begun, is_over = found.accepting, False
+    if begun is not None:
+        records = await workshop.store.read(begun.session, begun.after_seq)
+        events = [readable(each).event for each in records]
+        if any(isinstance(each, FilesRestored) and each.why == "accept" and each.restored for each in events):
+            found = replace(found, copied=_rebased(found.copied, begun.states))
+            is_over = begun.is_all
+    changes = await asyncio.to_thread(_changes, workshop, found)
+    return Waiting(found, changes, is_over and not changes)
+
+
+def lost(folder: str, session: str) -> Conflict:
+    """Return what is said of a copy that is not where it was."""
+    return Conflict(_LOST.format(folder=folder), hint=_LOST_HINT.format(session=session))
 
 
 def _changes(workshop: Workshop, found: Copy) -> tuple[Change, ...]:
@@ -148,17 +180,29 @@ def differences(workshop: Workshop, found: Waiting, redact: Redact) -> list[File
 
 def _difference(workshop: Workshop, copy: Copy, change: Change, redact: Redact) -> FileDiff:
     kind = kind_of(change)
-    path = change.path.encode(errors="backslashreplace").decode()
+    path = shown_path(change.path)
     if change.before[0] == change.after[0] and LINK not in (change.before[1], change.after[1]):
         modes = f"{change.before[1]:o} to {change.after[1]:o}"
         return FileDiff(path, kind, f"{path}: its permissions changed from {modes}.\n")
+    now = look_at(workshop.own, workshop.images, Place(copy.origin, change.path))
+    was = change.before if now.problem else (now.sha256, now.mode)
+    is_conflict = was not in (change.before, change.after)
+    if not is_conflict and was != change.before:
+        return FileDiff(path, kind, f"{path}: {kind}; the workspace has the same already.\n")
     sides: list[bytes | None] = []
-    for folder, (mark, mode) in ((copy.origin, change.before), (copy.folder, change.after)):
+    for folder, (mark, mode) in ((copy.origin, was), (copy.folder, change.after)):
         content = _content(workshop, folder, change.path, mode) if mark else None
         if mark and (content is None or workshop.images.mark(content) != mark):
             return FileDiff(path, kind, f"{path}: {kind}; it cannot be shown.\n")
         sides.append(content)
-    return file_diff(path, sides[0], sides[1], lambda text: redact(text.replace("\0", "")))
+    found = file_diff(path, sides[0], sides[1], lambda text: redact(text.replace("\0", "")))
+    told = f"{path}: {CHANGED}. Compared with what it is there now:\n" if is_conflict else ""
+    return replace(found, change=kind, diff=told + found.diff)
+
+
+def shown_path(path: str) -> str:
+    """Return a path as text. Bytes that are not UTF-8 are written out."""
+    return path.encode(errors="backslashreplace").decode()
 
 
 def kind_of(change: Change) -> Literal["added", "changed", "deleted"]:
@@ -210,27 +254,35 @@ async def accept(
         found = await _copy_at_rest(workshop, home, visit)
         if found is None:
             return replace(before, is_copy=bool(before.done))
-        waits = Waiting(found, await asyncio.to_thread(_changes, workshop, found))
+        waits = await _waiting(workshop, found)
+        if waits.is_over:
+            await asyncio.to_thread(copies.drop, home, found.folder)
+            return replace(before, is_copy=bool(before.done))
         allowed, skipped = (_named(names, waits) for names in (allowed, skipped))
         left = [each.path for each in waits.changes if _is_named(each.path, skipped)]
         wanted = [each for each in waits.changes if not _is_named(each.path, skipped)]
+        found, shown = waits.copy, tuple(map(shown_path, left))
         files, problems = await asyncio.to_thread(_planned, workshop, session, found, wanted, set(allowed))
         if problems:
-            return Accepted(session, (), tuple(problems), tuple(left))
+            return Accepted(session, (), tuple(problems), shown)
         done = before.done
+        states = {each.path: each.after for each in wanted}
         if files:
+            begun = Accepting(session, visit.fold.state.seq, states, not left)
+            await asyncio.to_thread(copies.write, home, replace(found, accepting=begun))
             await visit.tell(Restore("accept", (), tuple(files)))
             outcome = await finish(
                 workshop, visit, FilesRestoring("accept", principal.label, (), tuple(files))
             )
             if outcome.kept:
-                return Accepted(session, (), outcome.kept, tuple(left))
+                return Accepted(session, (), outcome.kept, shown)
             done += outcome.done
         if left:
-            await asyncio.to_thread(_rebase, home, found, wanted)
+            rest = replace(found, copied=_rebased(found.copied, states), accepting=None)
+            await asyncio.to_thread(copies.write, home, rest)
         elif wanted:
-            await asyncio.to_thread(copies.drop, home, found)
-        return Accepted(session, done, (), tuple(left))
+            await asyncio.to_thread(copies.drop, home, found.folder)
+        return Accepted(session, done, (), shown)
 
 
 async def _completed(workshop: Workshop, visit: Visit, *, is_accepting: bool = True) -> Accepted:
@@ -253,12 +305,14 @@ async def _completed(workshop: Workshop, visit: Visit, *, is_accepting: bool = T
     return Accepted(session, outcome.done if left.why == "accept" else ())
 
 
-async def _copy_at_rest(workshop: Workshop, home: Path, visit: Visit) -> Copy | None:
-    """Return the copy of a session whose run is over.
+async def _copy_at_rest(
+    workshop: Workshop, home: Path, visit: Visit, *, is_going: bool = False
+) -> Copy | None:
+    """Return the copy of a session whose run is over. `is_going`: it is to be removed, also if it is lost.
 
     Raises:
         UsageError: the session does not work in a copy.
-        Conflict: its run is open, or another session works in the copy now.
+        Conflict: its run is open, another session works in the copy now, or the copy is not where it was.
     """
     state: State = visit.fold.state
     session = visit.fold.session
@@ -272,8 +326,11 @@ async def _copy_at_rest(workshop: Workshop, home: Path, visit: Visit) -> Copy | 
             f"The run of session {session} has not ended. Nothing was done.",
             hint=f"Continue it with `holdfast resume {session}`, or end it with `holdfast stop {session}`.",
         )
-    found = await asyncio.to_thread(copies.find, home, state.settings.tools.workspace)
-    for other in await _sessions_in(workshop.store, found) if found is not None else ():
+    folder = state.settings.tools.workspace
+    found = await asyncio.to_thread(copies.find, home, folder)
+    if found is None and not is_going and await asyncio.to_thread(copies.is_lost, home, folder):
+        raise lost(folder, session)
+    for other in await _sessions_in(workshop.store, folder) if found is not None else ():
         situation = await workshop.store.situation(other) if other != session else None
         if situation is not None and not is_free(situation.lease):
             raise Conflict(
@@ -290,7 +347,10 @@ def _named(names: Collection[str], waits: Waiting) -> set[str]:
         UsageError: nothing changed at a path.
     """
     origin = waits.copy.origin
+    # A name that is not UTF-8 can be given as it was shown.
+    raw = {shown_path(path): path for each in waits.changes for path in (each.path, *_above(each.path))}
     plain = {each: os.path.relpath(os.path.join(origin, each), origin) for each in names}
+    plain = {each: raw.get(path, path) for each, path in plain.items()}
     for given, path in plain.items():
         if not any(_is_named(each.path, {path}) for each in waits.changes):
             raise UsageError(
@@ -315,7 +375,7 @@ def _planned(
     problems: list[KeptFile] = []
     by_path = {each.path: each for each in wanted}
     for change in wanted:
-        shown = change.path.encode(errors="backslashreplace").decode()
+        shown = shown_path(change.path)
         problem = _forbidden(workshop, copy, change, allowed)
         if not problem and change.after != NOTHING:
             problem, _ = _new_content(workshop, copy, change)
@@ -446,16 +506,15 @@ def _above(path: str) -> Iterator[str]:
         yield path
 
 
-def _rebase(home: Path, found: Copy, accepted: Sequence[Change]) -> None:
-    """Count what was accepted as copied, so that only the rest waits."""
-    items = dict(found.copied.items)
-    for change in accepted:
-        mark, mode = change.after
-        if change.after == NOTHING:
-            items.pop(change.path, None)
+def _rebased(copied: Copied, states: Mapping[str, tuple[str, int]]) -> Copied:
+    """Return what counts as copied after files were accepted, so that only the rest waits."""
+    items = dict(copied.items)
+    for path, (mark, mode) in states.items():
+        if (mark, mode) == NOTHING:
+            items.pop(path, None)
         else:
-            items[change.path] = Item(mode, mark, ())
-    copies.remember(home, found, replace(found.copied, items=items))
+            items[path] = Item(mode, mark, ())
+    return replace(copied, items=items)
 
 
 # --- discard ------------------------------------------------------------------------------------
@@ -465,10 +524,14 @@ async def discard(workshop: Workshop, home: Path, session: str, principal: Princ
     """Remove the copy of a session with everything that changed in it. Raises what `accept` raises."""
     async with visiting(workshop.store, workshop.clock, session, principal, NOT_DONE) as visit:
         before = await _completed(workshop, visit, is_accepting=False)
-        found = await _copy_at_rest(workshop, home, visit)
-        if found is None:
+        found = await _copy_at_rest(workshop, home, visit, is_going=True)
+        settings = visit.fold.state.settings
+        assert settings is not None
+        folder = settings.tools.workspace
+        if found is None and not await asyncio.to_thread(copies.is_lost, home, folder):
             return replace(before, is_copy=False)
-        await asyncio.to_thread(copies.drop, home, found)
+        # First the record: if this is killed, the copy is still there, and the same command removes it.
         await visit.tell(Restore("discard", (), ()))
         await visit.tell(Restored("discard", ()))
+        await asyncio.to_thread(copies.drop, home, folder)
         return before
