@@ -112,8 +112,8 @@ WALLS = (
     Mutation(
         "a fence is kept although a folder changed",
         "tools/fencing.py",
-        "known is None or known.changed_ns != changed_ns",
-        "known is None",
+        "known is not None and known.changed_ns == changed_ns",
+        "known is not None",
         _FENCES,
     ),
     Mutation(
@@ -133,8 +133,8 @@ WALLS = (
     Mutation(
         "a folder that is too deep is passed over",
         "tools/fencing.py",
-        "        except (FileNotFoundError, NotADirectoryError):\n",
-        "        except (FileNotFoundError, OSError):\n",
+        "    except (FileNotFoundError, NotADirectoryError):\n",
+        "    except (FileNotFoundError, OSError):\n",
         _FENCES,
     ),
     Mutation(

@@ -9,7 +9,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -62,15 +62,6 @@ class Scene:
 @pytest.fixture
 def scene(tmp_path: Path) -> Scene:
     return Scene(tmp_path)
-
-
-@pytest.fixture
-async def processes() -> AsyncIterator[Processes]:
-    made = bubblewrap.make()
-    assert isinstance(made, Bubblewrap)
-    processes = Processes(made)
-    yield processes
-    await processes.aclose()
 
 
 async def ran(processes: Processes, scene: Scene, command: str) -> Ended:

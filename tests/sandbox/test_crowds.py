@@ -6,15 +6,13 @@ import asyncio
 import os
 import shutil
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from holdfast.protocol.fence import Fence, Launch
-from holdfast.sandbox import bubblewrap, keeper
-from holdfast.sandbox.bubblewrap import Bubblewrap
+from holdfast.sandbox import keeper
 from holdfast.sandbox.probing import interpreter
 from holdfast.sandbox.process import Processes, clean_environment
 from holdfast.testing.clock import never_over
@@ -22,15 +20,6 @@ from holdfast.testing.clock import never_over
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
 
 PATIENCE_S = 60.0
-
-
-@pytest.fixture
-async def processes() -> AsyncIterator[Processes]:
-    made = bubblewrap.make()
-    assert isinstance(made, Bubblewrap)
-    processes = Processes(made)
-    yield processes
-    await processes.aclose()
 
 
 def launch(workspace: Path, command: str, name: str, timeout_s: float = PATIENCE_S) -> Launch:

@@ -14,8 +14,7 @@ import pytest
 
 from holdfast.protocol.fence import Fence, Launch
 from holdfast.protocol.traffic import Authority, Exchange, StandIn
-from holdfast.sandbox import bubblewrap, proxy_tls
-from holdfast.sandbox.bubblewrap import Bubblewrap
+from holdfast.sandbox import proxy_tls
 from holdfast.sandbox.process import Processes, clean_environment
 from holdfast.testing.clock import never_over
 from tests.sandbox.test_proxy import Call, alone
@@ -138,15 +137,6 @@ async def test_a_server_that_this_machine_does_not_trust_gets_no_secret(
         (told,) = await call.told()
     assert (said.split(b" ")[1], told.verdict, world.server.heard) == (b"502", "failed", [])
     assert "no valid certificate" in told.why
-
-
-@pytest.fixture
-async def processes() -> AsyncIterator[Processes]:
-    made = bubblewrap.make()
-    assert isinstance(made, Bubblewrap)
-    processes = Processes(made)
-    yield processes
-    await processes.aclose()
 
 
 @pytest.mark.requirement("S7")

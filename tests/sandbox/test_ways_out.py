@@ -29,15 +29,6 @@ LIMIT_S = 60.0
 
 
 @pytest.fixture
-async def processes() -> AsyncIterator[Processes]:
-    made = bubblewrap.make()
-    assert isinstance(made, Bubblewrap)
-    processes = Processes(made)
-    yield processes
-    await processes.aclose()
-
-
-@pytest.fixture
 async def server() -> AsyncIterator[WebServer]:
     async with web_server() as served:
         served.answers["/"] = response("hello", "text/plain")

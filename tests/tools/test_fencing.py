@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -111,9 +113,7 @@ def test_folders_that_did_not_change_are_not_read_again(
     fences: Fences, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     touch(*(workspace / f"f{number % 100}" / f"{number}.py" for number in range(1000)))
-    read: list[str] = []
-    real = fencing._read
-    monkeypatch.setattr(fencing, "_read", lambda path, changed: read.append(path) or real(path, changed))
+    read = reads(monkeypatch)
     monkeypatch.setattr(fencing, "_FRESH_MS", -1)  # as long after all these changes
     fences.fence(str(workspace), WALLS)
     assert len(read) == 101
@@ -255,14 +255,88 @@ def test_folders_that_are_gone_are_not_remembered_for_ever(
     fences: Fences, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fencing, "_FRESH_MS", -1)
-    monkeypatch.setattr(fencing, "_MOST_FOLDERS", 10)
     for number in range(50):
         folder = workspace / str(number)
         touch(folder / "x")
         fences.fence(str(workspace), WALLS)
         (folder / "x").unlink()
         folder.rmdir()
-    assert len(fences._folders) <= 10
+    assert sum(map(len, fences._known.values())) <= 10
+
+
+def test_what_is_remembered_has_a_bound_and_is_not_forgotten_when_it_is_reached(
+    fences: Fences, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fencing, "_FRESH_MS", -1)
+    monkeypatch.setattr(fencing, "_MOST_FOLDERS", 10)
+    monkeypatch.setattr(fencing, "_MOST_TOPS", 2)
+    tops = [tmp_path / f"w{number}" for number in range(4)]
+    touch(*(top / str(number) / "x" for top in tops for number in range(19)))
+    for top in tops:
+        fences.fence(str(top), WALLS)
+    assert [len(known) for known in fences._known.values()] == [10, 10]
+    read = reads(monkeypatch)
+    fences.fence(str(tops[-1]), WALLS)
+    assert len(read) == 10
+
+
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    read: list[str] = []
+    real = fencing._read
+    monkeypatch.setattr(fencing, "_read", lambda path, changed: read.append(path) or real(path, changed))
+    return read
+
+
+def test_the_time_of_a_look_does_not_grow_with_the_square_of_the_folders(
+    fences: Fences, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def many(number: int) -> fencing._Folder:
+        names = tuple(f"/w/{each}" for each in range(number))
+        return fencing._Folder(0, (), (), (), (), names, number, is_at_rest=True)
+
+    def took_s(number: int) -> float:
+        top, leaf = many(number), many(0)
+        monkeypatch.setattr(fencing, "_looked_at", lambda path, known: leaf if "/w/" in path else top)
+        began_s = time.process_time()
+        fences._look(fences.rules(str(workspace), WALLS), WALLS, is_partial=True)
+        return time.process_time() - began_s
+
+    gc.disable()  # it looks at all that the tests before have left
+    try:
+        few_s, many_s = (min(took_s(number) for _ in range(3)) for number in (10_000, 100_000))
+    finally:
+        gc.enable()
+    assert many_s <= 25 * few_s  # each of them twice as dear is noise; the square would be 100
+
+
+async def test_a_command_looks_at_each_folder_once_before_it_starts_and_once_afterwards(
+    tmp_path: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    touch(*(workspace / f"f{number}" / "x" for number in range(20)))
+    fences = Fences(OwnPlaces(), str(tmp_path / "home"), "bubblewrap")
+    looked: list[str] = []
+    real = fencing._looked_at
+    monkeypatch.setattr(fencing, "_looked_at", lambda path, known: looked.append(path) or real(path, known))
+    launch = await fences.around(LAUNCH, str(workspace), WALLS)
+    assert len(looked) == 21
+    assert launch.put_right is not None
+    launch.put_right()
+    assert len(looked) == 42
+
+
+@pytest.mark.requirement("L2")
+async def test_a_folder_with_a_path_that_is_too_long_does_not_keep_what_a_command_made(
+    tmp_path: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fences = Fences(OwnPlaces(), str(tmp_path / "home"), "bubblewrap")
+    launch = await fences.around(LAUNCH, str(workspace), WALLS)
+    monkeypatch.chdir(workspace)
+    for _ in range(25):
+        Path("d" * 200).mkdir()
+        os.chdir("d" * 200)
+    touch(workspace / ".envrc", workspace / "e" / ".vscode" / "tasks.json")
+    assert launch.put_right is not None
+    assert within(workspace, launch.put_right()) == [".envrc", "e/.vscode"]
 
 
 def test_the_limits_of_the_configuration_are_those_of_the_fence(fences: Fences, workspace: Path) -> None:

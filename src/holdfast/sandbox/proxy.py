@@ -178,9 +178,13 @@ class Proxy:
 
 def folders() -> tuple[str, ...]:
     """Return the folders from which the proxy imports."""
+    return tuple(dict.fromkeys((str(Path(__file__).resolve().parents[2]), *libraries())))
+
+
+def libraries() -> tuple[str, ...]:
+    """Return the folders of the libraries that programs of Holdfast's own import."""
     loaded = (msgspec, sys.modules.get("cryptography"))  # the last one for secrets only
-    theirs = (Path(each.__file__).resolve().parents[1] for each in loaded if each and each.__file__)
-    return tuple(dict.fromkeys(map(str, (Path(__file__).resolve().parents[2], *theirs))))
+    return tuple(str(Path(each.__file__).resolve().parents[1]) for each in loaded if each and each.__file__)
 
 
 def variables() -> dict[str, str]:

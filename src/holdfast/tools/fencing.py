@@ -13,11 +13,12 @@ import json
 import os
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from threading import Lock
-from typing import Protocol, TypeGuard
+from typing import NamedTuple, Protocol, TypeGuard
 
 import msgspec
 from msgspec.structs import replace
@@ -30,6 +31,7 @@ from holdfast.protocol.fence import Backend, Fence, Launch, Sandbox, Walled
 from holdfast.protocol.settings import Policy, Walls
 from holdfast.sandbox.probing import interpreter
 from holdfast.sandbox.process import Processes
+from holdfast.sandbox.proxy import libraries
 from holdfast.tools.aside import Place, put_right, seen
 from holdfast.tools.blocking import Refused, in_thread
 from holdfast.tools.git_folders import is_repository
@@ -44,16 +46,13 @@ _SKIPPED = frozenset({".git", "node_modules", ".venv", "venv", "site-packages", 
 """Folders of other people's files. What is protected in a `.git` is found by its whole path."""
 _GIT = ".git"
 _FRESH_MS = 50
-"""A folder that changed so recently may change again without another time."""
+"""The longest time between two changes of a folder that have the same time."""
 _MOST_FOLDERS = 100_000
-"""How many folders are remembered at most. Those that are gone count, too."""
+"""How many folders of one workspace are remembered at most."""
+_MOST_TOPS = 16
+"""How many workspaces are remembered at most, with the folders that commands may change beside them."""
 _SHOWN_CHARS = 200
-_OURS = (
-    sys.prefix,
-    str(Path(sys.executable).absolute().parent),
-    str(Path(__file__).parents[1]),
-    str(Path(msgspec.__file__ or "").parents[1]),
-)
+_OURS = (sys.prefix, str(Path(sys.executable).absolute().parent), str(Path(__file__).parents[1]))
 """From where programs outside the sandbox come, like the proxy. Holdfast may be installed in the workspace."""
 _GIT_S = 5.0
 STARTING = frozenset(
@@ -90,6 +89,22 @@ class _Folder(msgspec.Struct, frozen=True):
     """Links to folders that have such paths."""
     folders: tuple[str, ...]
     entries: int
+    is_at_rest: bool = False
+    """Whether it may be remembered: a folder that changed a moment ago may change again without another time."""
+
+
+class _Look(NamedTuple):
+    """What the folders that commands may change have in them."""
+
+    found: list[_Folder]
+    """The folders of the workspace."""
+    others: list[_Folder]
+    fixed: list[str]
+    """The paths that nobody may change. Not all of them need to exist."""
+
+    def places(self) -> list[str]:
+        """Return these paths, also links to folders that have some."""
+        return [*self.fixed, *(path for folder in (*self.found, *self.others) for path in folder.fixed_links)]
 
 
 class Enclosure(msgspec.Struct, frozen=True):
@@ -145,7 +160,8 @@ class Fences:
         self._own = own
         self._backend = backend
         self._home = os.path.realpath(home)
-        self._folders: dict[str, _Folder] = {}
+        self._known: dict[str, dict[str, _Folder]] = {}
+        """What each folder has in it, by the top that it was found below, the one looked at last at the end."""
         self._lock = Lock()
 
     def backend(self, walls: Walls) -> Backend:
@@ -182,47 +198,26 @@ class Fences:
             Refused: no command may run in such a workspace.
         """
         rules = self.rules(workspace, walls, readable, hosts)
-        found, others = self._folders_of(workspace, walls)
-        fixed = self._controlling(rules, walls, (*found, *others))
-        links = [link for folder in found for link in folder.links]
-        roots = (_real(workspace), *rules.writable, *rules.readable)
-        return replace(
-            rules,
-            masked=(
-                *(home for home in self._own.homes if any(is_inside(root, home) for root in roots)),
-                *(path for folder in found for path in folder.masked),
-                *_led_to(links, _real(workspace), roots),
-            ),
-            protected=tuple(_protected((*fixed, *_OURS), rules.writable)),
-        )
+        return _filled(rules, self._look(rules, walls), self._own.homes)
 
-    def _folders_of(
-        self, workspace: str, walls: Walls, *, is_partial: bool = False
-    ) -> tuple[list[_Folder], list[_Folder]]:
-        """Return the folders of the workspace, and of what else commands may change."""
+    def _look(self, rules: Fence, walls: Walls, *, is_partial: bool = False) -> _Look:
+        """Look at the workspace, and at what else commands may change."""
+        workspace = rules.writable[0]
         more = [top for top in map(_real, walls.write) if not is_inside(workspace, top)]
         with self._lock:
             found = [*self._below(workspace, is_partial=is_partial)]
-            return found, [folder for top in more for folder in self._below(top, is_partial=is_partial)]
-
-    def _controlling(self, rules: Fence, walls: Walls, folders: Iterable[_Folder]) -> list[str]:
-        """Return the paths that nobody may change. Not all of them need to exist."""
+            others = [folder for top in more for folder in self._below(top, is_partial=is_partial)]
         first_more = len(rules.writable) - len(walls.write)
         fixed = [
             path for folder in rules.writable[1:first_more] for path in _fixed(folder, _GIT, is_folder=True)
         ]
         for top in rules.writable[first_more:]:
             fixed += _fixed(top, os.path.basename(top), is_folder=os.path.isdir(top))
-        return [*fixed, *(path for folder in folders for path in folder.fixed)]
-
-    def _places(self, fence: Fence, walls: Walls) -> list[str]:
-        """Return the controlling paths, also links to folders that have some."""
-        found, others = self._folders_of(fence.writable[0], walls, is_partial=True)
-        links = [path for folder in (*found, *others) for path in folder.fixed_links]
-        return [*self._controlling(fence, walls, (*found, *others)), *links]
+        fixed += [path for folder in (*found, *others) for path in folder.fixed]
+        return _Look(found, others, fixed)
 
     def _put_right(self, before: Mapping[str, Place], fence: Fence, walls: Walls) -> tuple[str, ...]:
-        return put_right(before, self._places(fence, walls))
+        return put_right(before, self._look(fence, walls, is_partial=True).places())
 
     async def recorded(
         self, tool: object, workspace: str, walls: Walls, hosts: Sequence[str] = ()
@@ -266,10 +261,15 @@ class Fences:
             return launch
         is_cut = walled is None or walled.network == "none"
         reached = () if is_cut else hosts
-        fence = await in_thread(lambda: self.fence(workspace, walls, readable, reached))
-        if walled is not None and walled.digest != fence.digest():
-            raise Refused(_CHANGED)
-        before = await in_thread(lambda: seen(self._places(fence, walls)))
+
+        def looked() -> tuple[Fence, dict[str, Place]]:
+            rules = self.rules(workspace, walls, readable, reached)
+            if walled is not None and walled.digest != rules.digest():
+                raise Refused(_CHANGED)
+            look = self._look(rules, walls)
+            return _filled(rules, look, self._own.homes), seen(look.places())
+
+        fence, before = await in_thread(looked)
         return replace(launch, fence=fence, put_right=lambda: self._put_right(before, fence, walls))
 
     def _repository(self, workspace: str) -> Sequence[str]:
@@ -306,44 +306,55 @@ class Fences:
             is_partial: Leave out what cannot be read, and the rest of too many files, instead of raising: so a
                 command cannot prevent that what it made is compared.
         """
-        following, entries = [top], 0
-        while following:
-            try:
-                folder = self._folder(following.pop(0 if is_partial else -1))
-            except Refused:
-                if not is_partial:
-                    raise
-                continue
-            if folder is None:
-                continue
-            entries += folder.entries
-            if entries > MAX_ENTRIES:
-                if is_partial:
-                    return
-                raise Refused(f"{_NO_COMMANDS}: it has more than {MAX_ENTRIES:,} files. {_ADVICE}")
-            yield folder
-            following += folder.folders
-
-    def _folder(self, path: str) -> _Folder | None:
+        known, now, entries = self._known.pop(top, {}), dict[str, _Folder](), 0
+        following = deque([top])
         try:
-            # A program can set the time of a change of the content, but not this one.
-            changed_ns = os.lstat(path).st_ctime_ns
-            known = self._folders.get(path)
-            if known is None or known.changed_ns != changed_ns:
-                known = _read(path, changed_ns)
-                if SYSTEM_CLOCK.now_ms() - changed_ns // 1_000_000 > _FRESH_MS:
-                    if len(self._folders) >= _MOST_FOLDERS:
-                        self._folders.clear()
-                    self._folders[path] = known
-        except (FileNotFoundError, NotADirectoryError):
-            self._folders.pop(path, None)
-            return None
-        except PermissionError:  # its owner can let a command read it, and may know what is in it
-            return _Folder(0, (path,), (), (), (), (), 1)
-        except OSError as error:
-            shown = path if len(path) <= _SHOWN_CHARS else f"{path[:_SHOWN_CHARS]}..."
-            raise Refused(f"{_NO_COMMANDS}: {shown} cannot be read ({error.strerror}). {_ADVICE}") from error
-        return known
+            while following:
+                path = following.popleft()
+                try:
+                    folder = _looked_at(path, known.get(path))
+                except Refused:
+                    if not is_partial:
+                        raise
+                    continue
+                if folder is None:
+                    continue
+                if folder.is_at_rest and len(now) < _MOST_FOLDERS:
+                    now[path] = folder
+                entries += folder.entries
+                if entries > MAX_ENTRIES:
+                    if is_partial:
+                        return
+                    raise Refused(f"{_NO_COMMANDS}: it has more than {MAX_ENTRIES:,} files. {_ADVICE}")
+                yield folder
+                following += folder.folders
+        finally:
+            self._known[top] = now
+            while len(self._known) > _MOST_TOPS:
+                del self._known[next(iter(self._known))]
+
+
+def _looked_at(path: str, known: _Folder | None) -> _Folder | None:
+    """Return what one folder has in it; None if it is gone.
+
+    Args:
+        path: The folder.
+        known: What it had in it before. If it has not changed, it is not read again.
+
+    Raises:
+        Refused: it cannot be read, and its owner cannot let a command read it.
+    """
+    try:
+        # A program can set the time of a change of the content, but not this one.
+        changed_ns = os.lstat(path).st_ctime_ns
+        return known if known is not None and known.changed_ns == changed_ns else _read(path, changed_ns)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except PermissionError:  # its owner can let a command read it, and may know what is in it
+        return _Folder(0, (path,), (), (), (), (), 1)
+    except OSError as error:
+        shown = path if len(path) <= _SHOWN_CHARS else f"{path[:_SHOWN_CHARS]}..."
+        raise Refused(f"{_NO_COMMANDS}: {shown} cannot be read ({error.strerror}). {_ADVICE}") from error
 
 
 @cache
@@ -362,6 +373,22 @@ def git_identity() -> str:
         for key, value in entries.items()
     )
     return f"[user]\n{''.join(lines)}" if entries else ""
+
+
+def _filled(rules: Fence, look: _Look, homes: Iterable[str]) -> Fence:
+    """Return the rules with what is masked and protected now."""
+    workspace = rules.writable[0]
+    links = [link for folder in look.found for link in folder.links]
+    roots = (*rules.writable, *rules.readable)
+    return replace(
+        rules,
+        masked=(
+            *(home for home in homes if any(is_inside(root, home) for root in roots)),
+            *(path for folder in look.found for path in folder.masked),
+            *_led_to(links, workspace, roots),
+        ),
+        protected=tuple(_protected((*look.fixed, *_OURS, *libraries()), rules.writable)),
+    )
 
 
 def _fixed(path: str, name: str, *, is_folder: bool) -> Iterator[str]:
@@ -400,6 +427,7 @@ def _read(path: str, changed_ns: int) -> _Folder:
     fixed: list[str] = []
     fixed_links: list[str] = []
     folders: list[str] = []
+    read_ms = SYSTEM_CLOCK.now_ms()
     with os.scandir(path) as entries:
         found = [*entries]
     if is_repository(path):
@@ -418,5 +446,12 @@ def _read(path: str, changed_ns: int) -> _Folder:
         if entry.name not in _SKIPPED and entry.is_dir(follow_symlinks=False):
             folders.append(entry.path)
     return _Folder(
-        changed_ns, tuple(masked), tuple(links), tuple(fixed), tuple(fixed_links), tuple(folders), len(found)
+        changed_ns,
+        tuple(masked),
+        tuple(links),
+        tuple(fixed),
+        tuple(fixed_links),
+        tuple(folders),
+        len(found),
+        is_at_rest=read_ms - changed_ns // 1_000_000 > _FRESH_MS,
     )

@@ -5,19 +5,16 @@
 
 from __future__ import annotations
 
-import re
-
 from holdfast.protocol.counts import counted
 from holdfast.protocol.fence import Launch
 from holdfast.protocol.ports import CallContext
 from holdfast.sandbox.process import Ended
+from holdfast.tools.within import has_said
 
 _SHOWN = 4
-_TAIL_CHARS = 20_000
-_NO_NETWORK = re.compile(
+_NO_NETWORK = (
     r"could not resolve|name resolution|name or service not known|network is unreachable|EAI_AGAIN|ENOTFOUND|"
-    r"nodename nor servname|no address associated|failed to lookup address|no such host",
-    re.IGNORECASE,
+    r"nodename nor servname|no address associated|failed to lookup address|no such host"
 )
 """What programs say that find no network."""
 _CUT = (
@@ -32,7 +29,7 @@ def note(ended: Ended, launch: Launch, context: CallContext) -> str:
     if launch.fence is None:
         return ""
     if launch.fence.network == "none":
-        if not ended.exit_code or not _NO_NETWORK.search(ended.output[-_TAIL_CHARS:]):
+        if not ended.exit_code or not has_said(ended, _NO_NETWORK):
             return ""
         return f"\n[{_CUT if context.policy.allowed_hosts else _CLOSED}]"
     refused = [each for each in ended.requests.exchanges if each.verdict == "refused"]

@@ -34,5 +34,9 @@ def cause(ended: Ended, fence: Fence | None) -> str:
         return ""
     if found := _BY_CODE.get(ended.exit_code):
         return found
-    tail = ended.output[-_TAIL_CHARS:]
-    return next((why for words, why in _BY_WORDS.items() if re.search(words, tail, re.IGNORECASE)), "")
+    return next((why for words, why in _BY_WORDS.items() if has_said(ended, words)), "")
+
+
+def has_said(ended: Ended, words: str) -> bool:
+    """Return whether what a command said at its end has such words."""
+    return re.search(words, ended.output[-_TAIL_CHARS:], re.IGNORECASE) is not None
