@@ -293,6 +293,34 @@ def test_the_log_of_a_bug_has_no_secret(tmp_path: Path, monkeypatch: pytest.Monk
     assert "no [redacted:known] here" in log
 
 
+@pytest.mark.parametrize("way", ["set again", "removed", "unreadable"])
+def test_the_log_of_a_bug_has_no_secret_that_was_replaced_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    old = f"{VALUE}-{way.replace(' ', '-')}"
+    home = home_with(tmp_path / "home", old)
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
+    StoredSecrets(home.folder, {KEY_VARIABLE: KEY}, Redactor())
+    if way == "set again":
+        home_with(tmp_path / "home", "another-" + "value-42")
+    elif way == "removed":
+        SecretStore(home.folder, {}).remove("MINE")
+    else:
+        monkeypatch.setenv(KEY_VARIABLE, "6f" * 32)
+    encoded = base64.b64encode(old.encode()).decode()
+    assert tell_bug(["run", "--home", str(home.folder)], ValueError(f"no {old} and {encoded} here")) == 1
+    log = (home.folder / "log" / LOG_FILE).read_text()
+    assert (old in log, encoded in log, "no [redacted:known] and" in log) == (False, False, True)
+
+
+def test_nothing_is_stored_while_the_configuration_has_a_mistake(cli: Cli) -> None:
+    cli.configure("[secrets.MINE]\nhost = 3\n")
+    done = cli("secret", "set", "MINE", stdin=f"{VALUE}\n")
+    assert (done.code, "stored" in done.out, (cli.home / FILE).exists()) == (2, False, False)
+    cli.configure("")
+    assert cli("secret", "set", "MINE", stdin=f"{VALUE}\n").code == 0
+
+
 def test_doctor_closes_the_home_to_others(holdfast: Holdfast, tmp_path: Path) -> None:
     home, elsewhere = tmp_path / "no-home", tmp_path / "elsewhere"
     home_with(home)

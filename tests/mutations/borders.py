@@ -658,6 +658,13 @@ ENDINGS = (
         "tests/cli/test_accept.py",
     ),
     Mutation(
+        "the log of a bug shows a secret that was replaced",
+        "cli/edge.py",
+        "redact = ever_known()",
+        "redact = Redactor()",
+        "tests/cli/test_secrets.py",
+    ),
+    Mutation(
         "a lost copy is taken for one that was accepted",
         "runtime/copies.py",
         "return recorded.folder == folder",

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.redact import StreamRedactor, make_redactor
+from holdfast.redact import Redactor, StreamRedactor, ever_known, make_redactor
 
 redact = make_redactor()
 DIGITS = "0123456789"
@@ -355,3 +355,16 @@ def test_the_beginning_of_a_known_secret_counts_only_where_a_text_was_cut_off() 
 def test_a_secret_right_after_another_is_masked_too() -> None:
     known = make_redactor(["correct-horse-battery"])
     assert known("correct-horse-battery" + "ghp_" + mixed(36)) == "[redacted:known][redacted:github]"
+
+
+def test_a_process_remembers_what_any_redactor_has_known_and_bounds_what_was_only_learnt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("holdfast.redact.redactor._EVER_LEARNT", {})
+    monkeypatch.setattr("holdfast.redact.redactor._EVER_LEARNT_MAX", 50)
+    Redactor({"A": "tin-drum-7-moons"})
+    files = Redactor()
+    for number in range(40):
+        files.learn([f"value-{number:04}-of-a-file"], "there")
+    shown = ever_known()("tin-drum-7-moons value-0039-of-a-file value-0000-of-a-file")
+    assert shown == "[redacted:known] [redacted:known] value-0000-of-a-file"

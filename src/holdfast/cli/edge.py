@@ -21,7 +21,7 @@ from holdfast.cli.terminal import mute, say_json, tell
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.config.paths import find_home
 from holdfast.errors import HoldfastError, StorageError, UsageError
-from holdfast.redact import Redactor
+from holdfast.redact import Redactor, ever_known
 from holdfast.redact.known import named_secrets
 from holdfast.views.lines import iso
 
@@ -101,9 +101,12 @@ def tell_bug(arguments: Sequence[str], error: Exception) -> int:
 
 
 def _redactor(arguments: Sequence[str]) -> Redactor:
-    """Return what masks all that this process may have read of the secret store, and the environment."""
-    redact = Redactor(named_secrets(os.environ))
-    with suppress(HoldfastError):  # what cannot be read now, nobody has read before
+    """Return what masks all that this process has ever known, and what the environment and the store have now."""
+    redact = ever_known()
+    redact.know(named_secrets(os.environ))
+    with suppress(
+        HoldfastError
+    ):  # what cannot be read now is what this process knew, if it has read it before
         stored = import_module(_STORED).StoredSecrets
         stored(find_home(home_flag(arguments), os.environ).folder, os.environ, redact)
     return redact

@@ -16,6 +16,7 @@ from holdfast.redact.part import part_of
 from holdfast.redact.redactor import (
     KNOWN_SECRET_MIN_CHARS,
     Redactor,
+    ever_known,
     forms_of,
     make_redactor,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "Redactor",
     "Span",
     "StreamRedactor",
+    "ever_known",
     "forms_of",
     "make_redactor",
     "part_of",

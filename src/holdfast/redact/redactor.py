@@ -38,16 +38,34 @@ class _Needle(NamedTuple):
     name: str
 
 
+_EVER: dict[str, _Needle] = {}
+"""All named secrets that any redactor of this process has known, by their forms."""
+_EVER_LEARNT: dict[str, _Needle] = {}
+"""The same of those without a name, the newest last."""
+_EVER_LEARNT_MAX = 20_000
+
+
 class _Known:
     """The known secrets that a redactor shares with the ones that were made from it."""
 
     def __init__(self, needles: tuple[_Needle, ...]) -> None:
-        self.needles = needles
+        self.needles: tuple[_Needle, ...] = ()
+        self.hold(needles)
         self.named = needles
         """Those that `known_in` finds."""
         self.learnt: dict[str, frozenset[str]] = {}
         """The forms of the values that were learnt, by where they are from."""
         self.lock = Lock()
+
+    def hold(self, needles: tuple[_Needle, ...]) -> None:
+        """Look for these from now on. The process remembers them for ever (`ever_known`)."""
+        new = {each.text: each for each in needles if each.text not in _EVER}
+        if new:
+            _EVER.update({text: each for text, each in new.items() if each.name})
+            _EVER_LEARNT.update({text: each for text, each in new.items() if not each.name})
+            for text in [*_EVER_LEARNT][: max(len(_EVER_LEARNT) - _EVER_LEARNT_MAX, 0)]:
+                _EVER_LEARNT.pop(text, None)
+        self.needles = needles
 
 
 class Redactor:
@@ -81,7 +99,7 @@ class Redactor:
         with self._known.lock:
             self._known.named = _sorted(({each.text: each for each in self._known.named} | named).values())
             learnt = [each for each in self._known.needles if not each.name and each.text not in named]
-            self._known.needles = _sorted([*self._known.named, *learnt])
+            self._known.hold(_sorted([*self._known.named, *learnt]))
 
     def learn(self, values: Iterable[str], source: str) -> None:
         """Mask these values too, from now on and in every redactor that was made from this one. They take the place
@@ -91,7 +109,7 @@ class Redactor:
             self._known.learnt[source] = forms
             learnt = set().union(*self._known.learnt.values()) - {each.text for each in self._known.named}
             needles = [*self._known.named, *(_Needle(form, KNOWN, "") for form in learnt)]
-            self._known.needles = _sorted(needles)
+            self._known.hold(_sorted(needles))
 
     def also(self, values: Iterable[str]) -> Redactor:
         """Return a redactor that masks these values everywhere: what only looked like a secret in one place is masked
@@ -161,6 +179,16 @@ class Redactor:
             text, lines = _masked(text, spans)
             spans = self.find(text, is_cut=is_cut) if self.find(lines, is_cut=is_cut) else []
         return text
+
+
+def ever_known() -> Redactor:
+    """Return a redactor for all that any redactor of this process has known until now: an old value may still stand
+    in an error, although the store has another one now.
+    """
+    found = Redactor()
+    found._known.hold(_sorted([*dict(_EVER).values(), *dict(_EVER_LEARNT).values()]))
+    found._known.named = found._known.needles
+    return found
 
 
 def make_redactor(known: Iterable[str] = ()) -> Redactor:
