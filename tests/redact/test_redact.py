@@ -360,8 +360,7 @@ def test_a_secret_right_after_another_is_masked_too() -> None:
 def test_a_process_remembers_what_any_redactor_has_known_and_bounds_what_was_only_learnt(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("holdfast.redact.redactor._EVER_LEARNT", {})
-    monkeypatch.setattr("holdfast.redact.redactor._EVER_LEARNT_MAX", 50)
+    monkeypatch.setattr("holdfast.redact.redactor.EVER_LEARNT_MAX", 50)
     Redactor({"A": "tin-drum-7-moons"})
     files = Redactor()
     for number in range(40):

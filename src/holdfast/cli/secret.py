@@ -65,7 +65,7 @@ def set_(context: typer.Context, name: NameArgument, home: HomeFlag = None) -> N
             hint=f"Replace that secret if it is in use, then: `holdfast secret set {name}` asks for it.",
         )
     place = home_of(home)
-    uses = _uses(place)  # a mistake in the configuration is told before anything is stored
+    uses = _uses(place)  # a wrong configuration fails here, before anything is stored
     store = SecretStore(place.folder, os.environ)
     kept = store.set(name, _value(name), SYSTEM_CLOCK.now_ms())
     say([f"stored: {name}, sealed in {neutral(str(store.path))}; the key is {_where(kept)}."])

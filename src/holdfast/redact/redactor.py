@@ -9,6 +9,8 @@ import base64
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from itertools import islice
 from threading import Lock
 from typing import NamedTuple
 from urllib.parse import quote, quote_plus
@@ -24,6 +26,9 @@ KNOWN = "known"
 """The kind of a known secret's value. All other kinds only look like secrets."""
 LIKELY = "secret"
 
+EVER_LEARNT_MAX = 20_000
+"""How many forms of secrets without a name a process remembers after nobody looks for them."""
+
 _TELLING_MIN_CHARS = 5
 
 _PASSES_MAX = 8
@@ -38,11 +43,25 @@ class _Needle(NamedTuple):
     name: str
 
 
-_EVER: dict[str, _Needle] = {}
-"""All named secrets that any redactor of this process has known, by their forms."""
-_EVER_LEARNT: dict[str, _Needle] = {}
-"""The same of those without a name, the newest last."""
-_EVER_LEARNT_MAX = 20_000
+class _Ever:
+    """All known secrets that any redactor of a process has had, by their forms."""
+
+    def __init__(self) -> None:
+        self.named: dict[str, _Needle] = {}
+        self.learnt: dict[str, _Needle] = {}
+        """Those without a name, the newest last."""
+
+    def add(self, needles: Iterable[_Needle]) -> None:
+        new = {each.text: each for each in needles if each.text not in self.named}
+        self.named |= {text: each for text, each in new.items() if each.name}
+        learnt = self.learnt | {text: each for text, each in new.items() if not each.name}
+        self.learnt = dict(islice(learnt.items(), max(len(learnt) - EVER_LEARNT_MAX, 0), None))
+
+
+@cache
+def _ever() -> _Ever:
+    """Return what this process remembers."""
+    return _Ever()
 
 
 class _Known:
@@ -50,21 +69,17 @@ class _Known:
 
     def __init__(self, needles: tuple[_Needle, ...]) -> None:
         self.needles: tuple[_Needle, ...] = ()
-        self.hold(needles)
+        self.take(needles)
         self.named = needles
         """Those that `known_in` finds."""
         self.learnt: dict[str, frozenset[str]] = {}
         """The forms of the values that were learnt, by where they are from."""
         self.lock = Lock()
 
-    def hold(self, needles: tuple[_Needle, ...]) -> None:
+    def take(self, needles: tuple[_Needle, ...]) -> None:
         """Look for these from now on. The process remembers them for ever (`ever_known`)."""
-        new = {each.text: each for each in needles if each.text not in _EVER}
-        if new:
-            _EVER.update({text: each for text, each in new.items() if each.name})
-            _EVER_LEARNT.update({text: each for text, each in new.items() if not each.name})
-            for text in [*_EVER_LEARNT][: max(len(_EVER_LEARNT) - _EVER_LEARNT_MAX, 0)]:
-                _EVER_LEARNT.pop(text, None)
+        if needles:
+            _ever().add(needles)
         self.needles = needles
 
 
@@ -99,7 +114,7 @@ class Redactor:
         with self._known.lock:
             self._known.named = _sorted(({each.text: each for each in self._known.named} | named).values())
             learnt = [each for each in self._known.needles if not each.name and each.text not in named]
-            self._known.hold(_sorted([*self._known.named, *learnt]))
+            self._known.take(_sorted([*self._known.named, *learnt]))
 
     def learn(self, values: Iterable[str], source: str) -> None:
         """Mask these values too, from now on and in every redactor that was made from this one. They take the place
@@ -109,7 +124,7 @@ class Redactor:
             self._known.learnt[source] = forms
             learnt = set().union(*self._known.learnt.values()) - {each.text for each in self._known.named}
             needles = [*self._known.named, *(_Needle(form, KNOWN, "") for form in learnt)]
-            self._known.hold(_sorted(needles))
+            self._known.take(_sorted(needles))
 
     def also(self, values: Iterable[str]) -> Redactor:
         """Return a redactor that masks these values everywhere: what only looked like a secret in one place is masked
@@ -186,7 +201,7 @@ def ever_known() -> Redactor:
     in an error, although the store has another one now.
     """
     found = Redactor()
-    found._known.hold(_sorted([*dict(_EVER).values(), *dict(_EVER_LEARNT).values()]))
+    found._known.take(_sorted([*_ever().named.values(), *_ever().learnt.values()]))
     found._known.named = found._known.needles
     return found
 

@@ -52,7 +52,7 @@ class Accepting(msgspec.Struct, frozen=True):
     states: dict[str, tuple[str, int]]
     """What each file is then, by path."""
     is_all: bool
-    """Nothing is left out, so the copy is not needed any more."""
+    """Nothing is left out, so nobody needs the copy then."""
 
 
 class Copy(msgspec.Struct, frozen=True):
