@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -65,9 +66,15 @@ SESSION = (
 )  # fmt: skip
 
 
+SANDBOXED = '[sandbox]\nmode = "bubblewrap"\n[policy]\nsandboxed = "allow"\n'
+NEEDS_BWRAP = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
+
+
 @pytest.mark.requirement("C12", "L9")
-def test_an_honest_session_of_34_calls_asks_at_most_once(cli: Cli) -> None:
+@pytest.mark.parametrize("more", ["", pytest.param(SANDBOXED, marks=NEEDS_BWRAP)], ids=["asks", "sandboxed"])
+def test_an_honest_session_of_34_calls_asks_at_most_once(cli: Cli, more: str) -> None:
     assert len(SESSION) == 34
+    cli.configure(more)
     prepare(cli.workspace)
     ended = cli(
         *("run", "Fix the total.", "-m", cli.model(*SESSION, says("Done.")), "--autonomy", "supervised"),

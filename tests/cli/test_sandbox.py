@@ -104,6 +104,55 @@ def test_where_no_tool_starts_a_program_no_sandbox_is_needed(cli: Cli) -> None:
     assert not (cli.workspace / "a.txt").exists()
 
 
+@pytest.mark.requirement("C12", "L2")
+@pytest.mark.parametrize(("mode", "runs"), [("bubblewrap", True), ("unsafe", False)])
+def test_an_unknown_program_runs_without_a_question_only_in_a_sandbox_and_without_network(
+    cli: Cli, mode: str, runs: bool
+) -> None:
+    cli.configure(
+        f'[sandbox]\nmode = "{mode}"\n[policy]\nsandboxed = "allow"\n[network]\nallow = ["a.example"]\n'
+    )
+    (cli.workspace / "try.py").write_text("import os; print('variables', 'HTTP_PROXY' in os.environ)")
+    model = cli.model(calls("shell", command="python3 try.py"), says("Done."))
+    ended = cli("run", "go", "-m", model, "--autonomy", "supervised", "--approve-by", "wait")
+    assert ended.code == (0 if runs else 5), ended.err
+    (checked,) = rows(cli, "policy", "check", "--command", "python3 try.py")
+    assert (checked["verdict"], checked["rule"]) == (
+        ("allow", "sandboxed") if runs else ("ask", "autonomy:supervised")
+    )
+    assert ("counts only in a sandbox" in checked["reason"]) != runs
+    if runs:
+        assert results(cli) == ["variables False\n"]
+        (row,) = rows(cli, "show", "last", "--tools")
+        assert (row["walled"]["backend"], row["walled"].get("network", "none")) == ("bubblewrap", "none")
+        assert "Unknown programs run there without a question, and without network." in ended.err
+        events = rows(cli, "show", "last", "--events")
+        (started,) = [each["body"] for each in events if each["type"] == "ToolCallStarted"]
+        assert "sandboxed" in [each.get("rule") for each in started["decisions"]]
+
+
+@pytest.mark.requirement("C12", "L2")
+def test_policy_check_says_that_no_run_can_do_what_it_answers_where_no_sandbox_works(cli: Cli) -> None:
+    (cli.folder / "bin").mkdir()
+    (cli.folder / "bin" / "bash").symlink_to(str(shutil.which("bash")))
+    cli.environ["PATH"] = str(cli.folder / "bin")
+    cli.configure(f'{WALLS}[policy]\nsandboxed = "allow"\n')
+    checked = cli("policy", "check", "--command", "make")
+    assert (checked.code, checked.out.startswith("allow  sandboxed")) == (0, True)
+    assert "No command runs here, and a run ends with exit code 8." in checked.err
+    assert "bwrap is not installed" in checked.err
+
+
+@pytest.mark.requirement("C12", "L2")
+def test_what_failed_without_network_tells_the_model_how_a_person_is_asked(cli: Cli) -> None:
+    cli.configure(f'{WALLS}[policy]\nsandboxed = "allow"\n[network]\nallow = ["a.example"]\n')
+    (cli.workspace / "get.py").write_text("print('Could not resolve host: a.example'); raise SystemExit(6)")
+    model = cli.model(calls("shell", command="python3 get.py"), says("Done."))
+    assert cli("run", "go", "-m", model, "--autonomy", "supervised").code == 0
+    assert "because nobody approved it" in results(cli)[0]
+    assert 'ask = ["shell(PROGRAM *)"] in [policy]' in results(cli)[0]
+
+
 @pytest.mark.requirement("L2")
 def test_a_process_in_the_background_is_inside_too(cli: Cli) -> None:
     cli.configure(WALLS)

@@ -258,6 +258,22 @@ def test_a_posture_stands_under_the_values_of_the_layer_that_names_it(home: Path
     assert config.settings["limits.turns"].origin == "posture overnight (--posture)"
 
 
+@pytest.mark.requirement("C12")
+def test_overnight_lets_unknown_programs_run_in_a_sandbox_unless_the_administrator_asks(
+    home: Path, tmp_path: Path
+) -> None:
+    flags, admin = {"posture": "overnight"}, tmp_path / "admin.toml"
+    config = loaded(home, flags=flags)
+    assert config.policy.sandboxed == "allow"
+    assert config.settings["policy.sandboxed"].origin == "posture overnight (--posture)"
+    assert loaded(home).policy.sandboxed == "ask"
+    admin.write_text('[policy]\nsandboxed = "ask"\n')
+    config = loaded(home, flags=flags, HOLDFAST_ADMIN_CONFIG=str(admin))
+    assert config.policy.sandboxed == "ask"
+    admin.write_text('[policy]\nsandboxed = "allow"\n')
+    assert loaded(home, HOLDFAST_ADMIN_CONFIG=str(admin)).policy.sandboxed == "ask"
+
+
 def test_a_user_may_name_postures_of_their_own(home: Path) -> None:
     (home / "config.toml").write_text(
         '[postures.careful]\nautonomy = "read-only"\napprove_by = "deny"\nlimits = { turns = 5 }\n'

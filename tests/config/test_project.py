@@ -243,6 +243,13 @@ def test_a_trusted_file_sets_what_it_was_trusted_with_but_loosens_no_limit(
         assert counts(project.says(row.stricter, is_trusted=True), project)
 
 
+@pytest.mark.requirement("C12", "A4")
+def test_a_project_file_may_ask_again_where_the_user_lets_a_sandbox_answer(project: Project) -> None:
+    (project.home.folder / "config.toml").write_text('[policy]\nsandboxed = "allow"\n')
+    assert project.says("").policy.sandboxed == "allow"
+    assert project.says('[policy]\nsandboxed = "ask"\n').policy.sandboxed == "ask"
+
+
 @pytest.mark.requirement("A4")
 @pytest.mark.parametrize("named", ["script:run.jsonl", "script:/etc/x", "SCRIPT:x"])
 def test_a_project_file_never_names_a_script_as_the_model(project: Project, named: str) -> None:

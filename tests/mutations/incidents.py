@@ -10,7 +10,7 @@ INCIDENTS = (
     Mutation(
         "an option that runs a program does nothing",
         "policy/programs_options.py",
-        'return Uses(scripts=scripts, asks=f"`{option.name}` of `{name}` runs another program.")',
+        'return unknown(f"`{option.name}` of `{name}` runs another program.")._replace(scripts=scripts)',
         "return Uses()",
         f"{_FILE}::test_cve_2026_28363_an_abbreviated_option_is_the_option",
     ),
@@ -136,7 +136,7 @@ INCIDENTS = (
     Mutation(
         "a builtin changes nothing",
         "policy/programs_shell.py",
-        'return Uses(asks=f"`{name}` runs words, or changes what they mean.")',
+        "return unknown(why) if name in _RUNS_UNKNOWN else Uses(asks=why)",
         "return Uses()",
         f"{_FILE}::test_cve_2026_22708_a_builtin_does_not_prepare_the_ground_unseen",
     ),

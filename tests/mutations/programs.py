@@ -251,22 +251,22 @@ PROGRAMS = (
     Mutation(
         "a program that nobody reads writes nowhere",
         "policy/programs.py",
-        "placed_uses(name, words), started])",
+        "_placed(name, words), started])",
         "started])",
         _PLACES,
     ),
     Mutation(
         "a program of the workspace writes nowhere",
         "policy/programs.py",
-        'placed_uses(first.text.rpartition("/")[2], words)',
+        '_placed(first.text.rpartition("/")[2], words)',
         "Uses()",
         _PLACES,
     ),
     Mutation(
         "what another program starts is not followed",
         "policy/programs.py",
-        "placed_uses(name, words), started])",
-        "placed_uses(name, words)])",
+        "_placed(name, words), started])",
+        "_placed(name, words)])",
         _PLACES,
     ),
     Mutation(
@@ -279,8 +279,8 @@ PROGRAMS = (
     Mutation(
         "what an option runs is not judged",
         "policy/programs_options.py",
-        "return Uses(scripts=scripts, asks",
-        "return Uses(asks",
+        "._replace(scripts=scripts)",
+        "",
         _PLACES,
     ),
     Mutation(
@@ -314,8 +314,8 @@ PROGRAMS = (
     Mutation(
         "a variable leads nowhere",
         "policy/programs_shell.py",
-        "    return done._replace(asks=",
-        "    return Uses(asks=",
+        'may change what programs do."), done])',
+        'may change what programs do.")])',
         _PLACES,
     ),
     Mutation(

@@ -9,6 +9,7 @@ from tests.mutations.answers import ANSWERS
 from tests.mutations.background import BACKGROUND
 from tests.mutations.bench import Mutation
 from tests.mutations.borders import ENDINGS, PERMISSION, SECRETS
+from tests.mutations.bounded import BOUNDED
 from tests.mutations.conduct import CONDUCT
 from tests.mutations.covert import COVERT
 from tests.mutations.git import GIT
@@ -980,5 +981,6 @@ MUTATIONS = (
     *COVERT,
     *INCIDENTS,
     *TAINT,
+    *BOUNDED,
     *BACKGROUND,
 )

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Iterator
 from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from holdfast.app import open_checker
+from holdfast.app import open_checker, open_sandbox
 from holdfast.cli.batch import answered
 from holdfast.cli.config_commands import WorkspaceFlag, load_here, workspace_named
 from holdfast.cli.options import HomeFlag, JsonFlag, home_of
 from holdfast.cli.terminal import say, say_json, tell
-from holdfast.errors import UsageError
+from holdfast.config.settings import Config
+from holdfast.errors import SandboxUnavailable, UsageError
 from holdfast.protocol.tools import Decision
 from holdfast.tools.checking import SUBJECTS, Checker
 from holdfast.views.lines import Span, neutral
@@ -82,7 +84,7 @@ def check(  # noqa: PLR0913 -- each parameter is a flag of the command
         raise UsageError("--tool and --args go together.", hint="A tool without arguments takes --args '{}'.")
     config = load_here(home, workspace)
     checker = open_checker(config, home_of(home), workspace_named(workspace), os.environ)
-    for warning in config.warnings:
+    for warning in (*config.warnings, *_without_sandbox(config)):
         tell(warning)
     if batch is not None:
         with asyncio.Runner() as runner:
@@ -94,6 +96,16 @@ def check(  # noqa: PLR0913 -- each parameter is a flag of the command
     (kind,) = chosen
     _show(asyncio.run(_answer(checker, Asked(kind, given[kind] or "", args))), is_json=is_json)
     return 0
+
+
+def _without_sandbox(config: Config) -> Iterator[str]:
+    """Yield that no run can do what the answers say, where they count on a sandbox that does not work here."""
+    if config.policy.sandboxed != "allow":
+        return
+    try:
+        asyncio.run(open_sandbox(config))
+    except SandboxUnavailable as error:
+        yield f"No command runs here, and a run ends with exit code 8. {error.message} {error.hint}"
 
 
 async def _answer(checker: Checker, asked: Asked) -> Decision:

@@ -300,6 +300,7 @@ KEYS: tuple[Key, ...] = (
         "`allow`: unknown programs run without a question in a sandbox without network. Not with `unsafe`.",
         Policy().sandboxed,
         "trust",
+        ("allow", "ask").index,
     ),
     Key(
         "policy.actions_per_hour",

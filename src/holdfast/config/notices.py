@@ -12,6 +12,7 @@ from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.settings import Settings
 
 _SHOWN = 5
+_UNASKED = " Unknown programs run there without a question, and without network."
 
 
 def notices(settings: Settings, leaves_open: Iterable[str]) -> Iterable[str]:
@@ -37,7 +38,11 @@ def notices(settings: Settings, leaves_open: Iterable[str]) -> Iterable[str]:
         network = (
             f"and reach {', '.join(hosts[:_SHOWN])}{' ...' if len(hosts) > _SHOWN else ''}" if hosts else ""
         )
-        yield f"Commands run in a sandbox (bubblewrap), {network or 'without network'}. It does not stop {found}."
+        unasked = _UNASKED if settings.policy.sandboxed == "allow" else ""
+        yield (
+            f"Commands run in a sandbox (bubblewrap), {network or 'without network'}.{unasked} "
+            f"It does not stop {found}."
+        )
 
 
 def unknowns(facts: ModelFacts) -> Iterable[str]:

@@ -14,6 +14,7 @@ POSTURES: dict[str, dict[str, Any]] = {
         "limits.tokens": 50_000_000,
         "limits.cost_usd": 10_000_000,
         "limits.wall": 36_000.0,
+        "policy.sandboxed": "allow",
     },
 }
 """The built-in postures, in the units of the program."""

@@ -7,7 +7,7 @@ look, and so does everything about a known program that the table does not have.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from holdfast.policy.programs_files import FILE_READERS, WRITERS
 from holdfast.policy.programs_git import GIT_READERS
@@ -15,12 +15,12 @@ from holdfast.policy.programs_languages import LANGUAGE_READERS
 from holdfast.policy.programs_net import NET_READERS
 from holdfast.policy.programs_options import Program, shown, uses_by_row
 from holdfast.policy.programs_places import PLACES, placed_uses, started_by
-from holdfast.policy.programs_risks import why_it_asks
+from holdfast.policy.programs_risks import MEDIUM_RISK, why_it_asks
 from holdfast.policy.programs_search import SEARCH_READERS, SEARCHERS
 from holdfast.policy.programs_shell import BUILTINS, SHELL_READERS, uses_of_variable
 from holdfast.policy.programs_text import PRINTERS, READERS
 from holdfast.policy.simple import SimpleCommand, Word
-from holdfast.policy.uses import Reader, Use, Uses, merged
+from holdfast.policy.uses import NOTHING, Reader, Use, Uses, merged, unknown
 from holdfast.protocol.launchers import is_interpreter
 
 ROWS: Mapping[str, Program] = {**READERS, **PRINTERS, **SEARCHERS, **WRITERS, **BUILTINS}
@@ -54,10 +54,10 @@ def uses_of(command: SimpleCommand) -> Uses:
     uses = _by_program(command)
     if variables:
         uses = merged([*variables, uses])
-    if uses.asks:
+    if uses.asks and not uses.is_unknown:
         return uses
-    asks = next(filter(None, map(_doubt, uses.files)), "")
-    return uses._replace(asks=asks) if asks else uses
+    doubts = [doubt for use in uses.files if (doubt := _doubt(use)).asks]
+    return merged([uses, *doubts]) if doubts else uses
 
 
 def program_name(word: Word) -> str:
@@ -73,9 +73,9 @@ def _by_program(command: SimpleCommand) -> Uses:
     name = program_name(first)
     if not name:
         if not first.is_known:
-            return Uses(asks=_unknown(first))
+            return _unknown(first)
         asks = f"`{shown(first.text)}` is not a program of the system."
-        return merged([Uses(asks=asks), placed_uses(first.text.rpartition("/")[2], words)])
+        return merged([unknown(asks), _placed(first.text.rpartition("/")[2], words)])
     if (reader := _READERS.get(name)) is not None:
         return reader(command, name)
     if (row := ROWS.get(name)) is not None:
@@ -83,22 +83,28 @@ def _by_program(command: SimpleCommand) -> Uses:
     if name in _SHOWS_VERSION and [word.text for word in words] == ["--version"]:
         return Uses()
     started = started_by(command, lambda text: text in KNOWN or text in PLACES or is_interpreter(text))
-    return merged([Uses(asks=why_it_asks(name)), placed_uses(name, words), started])
+    why = Uses(asks=why_it_asks(name), is_unknown=name not in MEDIUM_RISK)
+    return merged([why, _placed(name, words), started])
 
 
-def _unknown(first: Word) -> str:
+def _placed(name: str, words: Sequence[Word]) -> Uses:
+    """Return the files that an unknown program names. What else its words say is as unknown as the program."""
+    return placed_uses(name, words)._replace(is_unknown=True)
+
+
+def _unknown(first: Word) -> Uses:
     """Return what is not known about a command, which may be something that the shell counts out itself."""
     if _COUNTED.match(first.text):
-        return f"`{shown(first.text)}` may run what is in its brackets or in its variables."
-    return "Which program it is, is known only when it runs."
+        return unknown(f"`{shown(first.text)}` may run what is in its brackets or in its variables.")
+    return Uses(asks="Which program it is, is known only when it runs.")  # it may be `rm`
 
 
-def _doubt(use: Use) -> str:
+def _doubt(use: Use) -> Uses:
     """Return why a person must look at the use of a file."""
     if not (use.word.is_known or (use.word.found and use.access == "read")):
-        return "A path is known only when it runs."
+        return Uses(asks="A path is known only when it runs.", is_unknown=use.access == "read")
     if use.access != "read" and use.word.is_glob:
-        return f"It changes every file that `{shown(use.word.text)}` matches."
+        return Uses(asks=f"It changes every file that `{shown(use.word.text)}` matches.")
     if use.access == "write" and _BACK.search(use.word.text):
-        return f"{shown(use.word.text)} goes through a folder that it may make."
-    return ""
+        return Uses(asks=f"{shown(use.word.text)} goes through a folder that it may make.")
+    return NOTHING

@@ -19,7 +19,7 @@ from holdfast.policy.programs_options import (
 )
 from holdfast.policy.programs_text import READERS
 from holdfast.policy.simple import SimpleCommand, Word
-from holdfast.policy.uses import Reader, Use, Uses, merged
+from holdfast.policy.uses import Reader, Use, Uses, merged, unknown
 
 # --- sed ------------------------------------------------------------------------------------------
 
@@ -56,11 +56,11 @@ def uses_of_sed(command: SimpleCommand, name: str) -> Uses:
         scripts, files = (*scripts, *files[:1]), files[1:]
     uses = [uses_by_row(name, _SED, words)]
     if reading.has("-f", "--file"):
-        uses.append(Uses(asks=f"`{name}` runs a script in a file."))
+        uses.append(unknown(f"`{name}` runs a script in a file."))
     unread = next((word.text for word in scripts if _is_open(word) or not is_plain_sed(word.text)), "")
     if unread:
         uses.append(
-            Uses(asks=f"The script `{shown(unread)}` of `{name}` may run a program or use other files.")
+            unknown(f"The script `{shown(unread)}` of `{name}` may run a program or use other files.")
         )
         uses += [_done_by(name, *act) for word in scripts if word.is_known for act in _acts_of_sed(word.text)]
     if reading.has("-i", "--in-place"):
@@ -129,7 +129,7 @@ def _done_by(name: str, how: str, what: str) -> Uses:
         return Uses()
     if how == "e":
         return Uses(scripts=(word,))
-    return operand_uses(name, "read" if how == "r" else "make", word)
+    return operand_uses(name, "read" if how == "r" else "write", word)
 
 
 # --- awk and jq -----------------------------------------------------------------------------------
@@ -209,9 +209,9 @@ def _with_program(
     reading = reading_of(program, words)
     uses = [uses_by_row(name, program, words)]
     if reading.has("-f", "--file", "--from-file"):
-        uses.append(Uses(asks=f"`{name}` runs a program in a file."))
+        uses.append(unknown(f"`{name}` runs a program in a file."))
     elif reading.operands and (_is_open(reading.operands[0]) or not is_plain(reading.operands[0].text)):
-        uses.append(Uses(asks=f"The program of `{name}` may run something or use other files."))
+        uses.append(unknown(f"The program of `{name}` may run something or use other files."))
         if reading.operands[0].is_known:
             uses += [_done_by(name, *act) for act in acts_of(reading.operands[0].text)]
     return merged([*uses, doubts(name, program, words, reading)])

@@ -17,7 +17,7 @@ import msgspec
 
 from holdfast.policy.protected import WILDCARDS
 from holdfast.policy.simple import Word
-from holdfast.policy.uses import NOTHING, Depth, Use, Uses, merged
+from holdfast.policy.uses import NOTHING, Depth, Use, Uses, merged, unknown
 
 Meaning = Literal["plain", "read", "write", "list", "run", "ask", "deny"]
 
@@ -37,6 +37,7 @@ HARMLESS_DEVICES = frozenset(
         "/dev/stderr",
     }
 )
+_READ_SHAPES = frozenset({"text", "text*", "read", "read*", "rev*"})
 _DIGITS = " ".join(f"-{digit}" for digit in "0123456789")
 
 
@@ -295,7 +296,8 @@ def doubts(name: str, program: Program, words: Sequence[Word], reading: Reading)
     if _row(program).is_harmless:
         return Uses(files)
     if any(not (word.is_known or (word.found and _only_reads(program))) for word in words):
-        return Uses(files, asks=f"A word of `{name}` is known only when it runs.")
+        is_unknown = not program.writes and _READ_SHAPES.issuperset(_row(program).shape)
+        return Uses(files, asks=f"A word of `{name}` is known only when it runs.", is_unknown=is_unknown)
     files += tuple([Use("read", word) for word in words if word.found])
     if program.at_files and any(word.text.startswith("@") for word in words):
         return Uses(files, asks=f"`{name}` reads more words from a file.")
@@ -319,11 +321,13 @@ def _by_option(name: str, given: Given) -> Uses:
             )
         case "list":
             return Uses(
-                tuple(map(_read, words)), asks=f"`{option.name}` of `{name}` reads files that another names."
+                tuple(map(_read, words)),
+                asks=f"`{option.name}` of `{name}` reads files that another names.",
+                is_unknown=True,
             )
         case "run":
             scripts = tuple([word for word in words if word.is_known and not word.is_glob])
-            return Uses(scripts=scripts, asks=f"`{option.name}` of `{name}` runs another program.")
+            return unknown(f"`{option.name}` of `{name}` runs another program.")._replace(scripts=scripts)
         case "deny":
             return Uses(denies=f"`{option.name}` of `{name}` leads around the list of hosts.")
         case _:
@@ -342,7 +346,7 @@ def by_operands(name: str, program: Program, reading: Reading) -> Uses:
     search = _search(program, row, reading) if is_walking else None
     found = [_by_operand(name, shape, at, word, search) for at, word in enumerate(operands)]
     wild = next((word.text for word in operands[: len(shape) - 1] if word.is_glob), "") if operands else ""
-    if wild and not {"text", "text*", "read", "read*", "rev*"}.issuperset(shape):
+    if wild and not _READ_SHAPES.issuperset(shape):
         found.append(Uses(asks=f"`{shown(wild)}` may become several operands of `{name}`."))
     # A value of an option, or a part of a command, may be taken for a path.
     is_doubtful = bool(program.risk and reading.strange) or (program.is_listing and _runs(row, reading))

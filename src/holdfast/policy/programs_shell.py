@@ -11,7 +11,7 @@ from holdfast.policy.programs_options import Program, reading_of, shown, uses_by
 from holdfast.policy.programs_settings import uses_of_value
 from holdfast.policy.protected import is_matched
 from holdfast.policy.simple import SimpleCommand, Word
-from holdfast.policy.uses import NOTHING, Reader, Use, Uses, merged
+from holdfast.policy.uses import NOTHING, Reader, Use, Uses, merged, unknown
 from holdfast.protocol.launchers import PRIVILEGED
 
 # --- variables ------------------------------------------------------------------------------------
@@ -50,7 +50,7 @@ def uses_of_variable(name: str, value: Word) -> Uses:
         return Uses()
     if is_plain and name in _PAGERS and value.text in ("", "cat"):
         return Uses()
-    return done._replace(asks=f"The variable `{shown(name)}` may change what programs do.")
+    return merged([unknown(f"The variable `{shown(name)}` may change what programs do."), done])
 
 
 def _set_by(words: Sequence[Word], name: str) -> Iterator[Uses]:
@@ -60,7 +60,7 @@ def _set_by(words: Sequence[Word], name: str) -> Iterator[Uses]:
         if not word.is_known and not (equals and _NAME.fullmatch(variable)):
             yield Uses(asks=f"A word of `{name}` is known only when it runs.")
         elif not _NAME.fullmatch(variable.removesuffix("+")):
-            yield Uses(asks=f"`{name}` may run what is written in `{shown(variable)}`.")
+            yield unknown(f"`{name}` may run what is written in `{shown(variable)}`.")
         else:
             is_known = word.is_known and name not in _FILL
             yield uses_of_variable(variable.removesuffix("+"), Word(value, is_known, word.is_glob))
@@ -101,6 +101,8 @@ _RUNS_WORDS = frozenset(
     {"alias", "enable", "complete", "compopt", "bind", "let", "fc", "history", "coproc", "source",
      ".", "help", "suspend", "logout", "disown", "bg", "fg", "getopts", "unalias"}
 )  # fmt: skip
+_RUNS_UNKNOWN = frozenset({"source", ".", "let"})
+"""Those of them that leave alone what later words mean."""
 _NAMES = Program(operands="text*", is_ordered=True)
 _DECLARES = _NAMES.also(plain="-p -x -a -A -g -t -I", asks="-n -i -f -F -l -u -r -c")
 _READ = _NAMES.also(plain="-r -s -p= -n= -N= -t= -d= -u= -e", asks="-i= -a=")
@@ -113,7 +115,8 @@ _SETS_BY_FORMAT = re.compile(r"%[^A-Za-z%]*[hlLjztq]*n")
 
 
 def _runs_words(command: SimpleCommand, name: str) -> Uses:
-    return Uses(asks=f"`{name}` runs words, or changes what they mean.")
+    why = f"`{name}` runs words, or changes what they mean."
+    return unknown(why) if name in _RUNS_UNKNOWN else Uses(asks=why)
 
 
 _COMPGEN = _NAMES.also(
@@ -148,7 +151,7 @@ def _printf(command: SimpleCommand, name: str) -> Uses:
         else ""
     )
     if not all(word.is_known for word in words[:2]) or _SETS_BY_FORMAT.search(text.replace("%%", "")):
-        return Uses(asks=f"`{name}` may set a variable.")
+        return unknown(f"`{name}` may set a variable.")
     return _echo(command, name)
 
 
@@ -224,7 +227,7 @@ def _test(command: SimpleCommand, name: str) -> Uses:
             and not _are_numbers(words[max(at - 1, 0) : at + 2])
         ):
             asks = asks or f"`{name}` computes the words beside `{word.text}`, which may run code."
-    return Uses(tuple(files), asks=asks)
+    return Uses(tuple(files), asks=asks, is_unknown=bool(asks))
 
 
 def _are_numbers(compared: Sequence[Word]) -> bool:
@@ -384,10 +387,10 @@ def _shell(command: SimpleCommand, name: str) -> Uses:
     reading = reading_of(_SHELL, words)
     found = [uses_by_row(name, _SHELL, words[: len(words) - len(reading.operands)])]
     if not reading.has("-c") or not reading.operands:
-        return merged([*found, Uses(asks=f"`{name}` runs a script that is not shown.")])
+        return merged([*found, unknown(f"`{name}` runs a script that is not shown.")])
     script = reading.operands[0]
     if name not in ("sh", "bash", "dash", "ash", "rbash"):
-        found.append(Uses(asks=f"`{name}` reads its scripts in its own way."))
+        found.append(unknown(f"`{name}` reads its scripts in its own way."))
     if not script.is_known or script.is_glob:
         return merged([*found, Uses(asks=f"What `{name}` runs is known only when it runs.")])
     if reading.has("-o") and not {word.text for word in reading.values("-o")} <= _SET_OPTIONS:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.policy.rules import Facts, is_proved
+from holdfast.policy.rules import SANDBOXED, Facts, is_proved
 from holdfast.protocol.grants import grant_in
 from holdfast.protocol.rules import SHELL
 from holdfast.protocol.tools import APPROVAL, Decision
 from holdfast.protocol.trust import Taint
 
-SANDBOXED, CUT = "sandboxed", "taint:cut"
-"""The rules of decisions that let a command run because it has no network."""
+CUT = "taint:cut"
+"""The rule that lets a command run with its network cut, where it could send what the session has read."""
 
 
 def hosts_of(facts: Facts | None, decisions: Sequence[Decision], taint: Taint) -> tuple[str, ...]:

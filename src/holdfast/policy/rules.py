@@ -12,6 +12,7 @@ from typing import Literal
 
 import msgspec
 
+from holdfast.policy.bounded import risk_of
 from holdfast.policy.commands import Command, catastrophe
 from holdfast.policy.listed import ONE_FILE, Place, Program, objects, permits_tool, permitting, place_of
 from holdfast.policy.mentions import secret_named
@@ -69,7 +70,9 @@ _SENDS_REQUESTS = frozenset({"http_request"})
 _SOCKETS = ("/dev/tcp/", "/dev/udp/")
 """What a shell takes for a connection when it is the target of a redirection."""
 
-_NO_SANDBOX = "[policy] sandboxed counts only in a sandbox, and does not count there yet either."
+SANDBOXED = "sandboxed"
+"""The rule that lets a command run because it is in a sandbox without network."""
+_NO_SANDBOX = '[policy] sandboxed counts only in a sandbox, and [sandbox] mode is "unsafe".'
 
 _LAYERS: Mapping[Layer, str] = {
     "admin": "The administrator's file",
@@ -103,6 +106,8 @@ class Facts(msgspec.Struct, frozen=True):
     """The first file that the commands use and that may lie outside of the workspace, or may be lost, with the reason
     as a sentence; empty if all are fine.
     """
+    risk: str = ""
+    """The first of them that a sandbox without network does not bound: a file that may be lost, or a secret."""
     outside: str = ""
     """The first file outside of the workspace that the commands use for certain; empty if there is no such file."""
     policy: Policy = Policy()
@@ -402,7 +407,9 @@ def unread_commands(facts: Facts) -> Decision | None:
         )
         return _deny("unread", reason)
     why = _unread(facts)
-    return Decision("policy", "ask", "unread", f"The command needs approval: {why}.") if why else None
+    if not why or is_bounded(facts):
+        return None
+    return Decision("policy", "ask", "unread", f"The command needs approval: {why}.")
 
 
 def _unread(facts: Facts) -> str:
@@ -432,11 +439,25 @@ def is_proved(facts: Facts) -> bool:
     return bool(facts.commands) and facts.is_built_in and facts.tool == SHELL and not _why_unproved(facts)
 
 
+def is_bounded(facts: Facts) -> bool:
+    """Return whether a sandbox without network bounds what a command of the shell may do, and the configuration lets
+    such a command run without a question.
+    """
+    policy = facts.policy
+    if policy.sandboxed != "allow" or policy.walls.backend == "unsafe":
+        return False
+    is_command = bool(facts.commands) and facts.is_built_in and facts.tool == SHELL
+    return is_command and not facts.risk and not any(map(risk_of, facts.commands))
+
+
 def autonomy(facts: Facts) -> Decision | None:
     """Apply the autonomy of the run, if no other rule objects."""
     rule = f"autonomy:{facts.autonomy}"
-    if facts.effect in ("read", "ask", "tell") or facts.autonomy == "full":
+    if facts.effect in ("read", "ask", "tell"):
         return Decision(by="policy", verdict="allow", rule=rule)
+    if facts.autonomy == "full":
+        is_unread = facts.effect == "exec" and bool(_unread(facts)) and is_bounded(facts)
+        return Decision(by="policy", verdict="allow", rule=SANDBOXED if is_unread else rule)
     if facts.autonomy == "read-only":
         return _deny(rule, f"This run may only read, and {facts.tool} has the effect `{facts.effect}`.")
     if facts.effect == "write":
@@ -450,7 +471,13 @@ def autonomy(facts: Facts) -> Decision | None:
         why = _why_unproved(facts)
         if not why and facts.is_built_in and facts.tool == SHELL:
             return Decision(by="policy", verdict="allow", rule="proved")
-    if facts.effect == "exec" and facts.policy.sandboxed == "allow":
+        if is_bounded(facts):
+            return Decision(by="policy", verdict="allow", rule=SANDBOXED)
+    if (
+        facts.policy.sandboxed == "allow"
+        and facts.policy.walls.backend == "unsafe"
+        and facts.effect == "exec"
+    ):
         why = f"{why} {_NO_SANDBOX}".lstrip()
     reason = f"{_NEEDS[facts.effect]} needs approval.{f' {why}' if why else ''}"
     return Decision(by="policy", verdict="ask", rule=rule, reason=reason)

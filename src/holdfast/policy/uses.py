@@ -54,6 +54,8 @@ class Uses(NamedTuple):
     """Why a person must look, as a sentence; empty if what it does is known, and only its files decide."""
     denies: str = ""
     """Why it never runs, as a sentence."""
+    is_unknown: bool = False
+    """Whether it asks only because nobody can tell what it runs or reads. A sandbox without network bounds that."""
 
 
 Reader = Callable[[SimpleCommand, str], Uses]
@@ -75,4 +77,10 @@ def merged(uses: Iterable[Uses]) -> Uses:
         sends=tuple([word for each in every for word in each.sends]),
         asks=next((each.asks for each in every if each.asks), ""),
         denies=next((each.denies for each in every if each.denies), ""),
+        is_unknown={each.is_unknown for each in every if each.asks} == {True},
     )
+
+
+def unknown(why: str) -> Uses:
+    """Return that nobody can tell what a command runs or reads, as a sentence."""
+    return Uses(asks=why, is_unknown=True)

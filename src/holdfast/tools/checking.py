@@ -84,6 +84,10 @@ def _with_reason(decision: Decision, spec: ToolSpec) -> Decision:
     match kind:
         case "proved":
             why = "It is proved to do nothing but read, or write literal paths of the workspace."
+        case "sandboxed":
+            why = (
+                "[policy] sandboxed lets it run in a sandbox, without network. Nobody knows all that it does."
+            )
         case "egress":
             why = "It only reads, and the host or search engine is listed."
         case "allow":

@@ -105,6 +105,7 @@ def _named_by(texts: tuple[str, ...], settings: Settings, own: OwnPlaces, is_our
         "beyond": "It has more words than are looked at" if too_many else "",
         "unread": found.unread,
         "unproved": found.unproved or _decoy(commands, workspace),
+        "risk": found.risk,
         "outside": found.outside,
         "programs": tuple(programs[:MAX_PROGRAMS]),
     }

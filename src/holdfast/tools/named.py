@@ -38,6 +38,8 @@ class WordFacts:
         self.paths: list[PathFact] = []
         self.unproved = ""
         """The first file that is used and may lie outside of the workspace, or may be lost, as a sentence."""
+        self.risk = ""
+        """The same, for what a sandbox without network does not bound: a file that may be lost, or a secret."""
         self.outside = ""
         """The first file that is used for certain and lies outside of the workspace."""
         self.unread = ""
@@ -93,7 +95,7 @@ class WordFacts:
                 if self._is_left_out(word.deep, entry, is_folder=is_folder):
                     continue
                 if is_link and word.deep == "links":
-                    self._doubt(word, "has a link in it, which the program follows")
+                    self._doubt(word, "has a link in it, which the program follows", is_bounded=True)
                     path, is_link = os.path.realpath(path), False
                 is_read = not (word.picked and is_folder) and _is_picked(entry.name, word.picked)
                 if is_read and not is_link and (secret_rule(entry.path) or secret_rule(path)):
@@ -117,7 +119,9 @@ class WordFacts:
     def _prove_found(self, word: PathWord, found: Found, folder: str, makes: str) -> None:
         """Note what a program may find and hand on that is a secret, a link, or a name that becomes several words."""
         if makes:
-            self._doubt(word, f"may have what the command itself makes ({makes[:80]})")
+            self._doubt(word, f"may have what the command itself makes ({makes[:80]})", is_bounded=True)
+        if self.unproved:
+            self.risk = self.risk or f"{word.text[:80]} may have a secret file in it, which may be found."
         below = _below(folder) if not self.unproved else ()
         for count, entry in enumerate(below):
             if count >= MAX_ENTRIES:
@@ -128,7 +132,7 @@ class WordFacts:
             if not (word.deep or _is_picked(entry.name, found.names)):
                 continue
             if found.may_be_link and entry.is_symlink():
-                self._doubt(word, "has a link in it, which may be followed")
+                self._doubt(word, "has a link in it, which may be followed", is_bounded=True)
             elif secret_rule(entry.path):
                 self._doubt(word, "has a secret file in it, which may be found")
             elif found.is_split and not _ONE_WORD.fullmatch(word.text + entry.path[len(folder) :]):
@@ -177,14 +181,19 @@ class WordFacts:
             self._looks[path] = look_at(path)
         return self._looks[path]
 
-    def _doubt(self, word: PathWord, why: str) -> None:
-        if word.is_used and not self.unproved:
-            self.unproved = f"{word.text[:80]} {why}."
+    def _doubt(self, word: PathWord, why: str, *, is_bounded: bool = False) -> None:
+        """Note why a word is not proved harmless, and whether a sandbox bounds that if the word is only read."""
+        if not word.is_used or self.risk:
+            return
+        told = f"{word.text[:80]} {why}."
+        self.unproved = self.unproved or told
+        if not is_bounded or word.access != "read":
+            self.risk = told
 
     def _prove(self, word: PathWord, real: str, wild: Sequence[str], *, is_there: bool) -> None:
         """Note a file that is not in the workspace for certain, or whose content would be lost."""
         if not word.is_sure:
-            self._doubt(word, "is known only when the command runs")
+            self._doubt(word, "is known only when the command runs", is_bounded=True)
         elif not is_inside(self._workspace, real):
             self.outside = self.outside or word.text[:80]
         elif word.access != "read" and "/-" in f"/{word.text}":
@@ -221,7 +230,7 @@ class WordFacts:
                 self._doubt(word, "matches a name that programs take for an option")
             target = os.path.realpath(path)
             if not is_inside(self._workspace, target):
-                self._doubt(word, "matches a link that leads out of the workspace")
+                self._doubt(word, "matches a link that leads out of the workspace", is_bounded=True)
             if secret_rule(path) or secret_rule(target):
                 self.paths.append(
                     PathFact(word.text, target if secret_rule(target) else path, "", word.access)

@@ -21,6 +21,10 @@ _CUT = (
     "this command had no network: the session has read untrusted text, and nobody approved the command. A person is "
     "asked about a command that names the host"
 )
+_UNASKED = (
+    "this command had no network, because nobody approved it. A person is asked about it, and can give it one, with "
+    'a rule like ask = ["shell(PROGRAM *)"] in [policy]'
+)
 _CLOSED = "commands have no network here. A person can allow hosts with [network] allow"
 
 
@@ -31,7 +35,9 @@ def note(ended: Ended, launch: Launch, context: CallContext) -> str:
     if launch.fence.network == "none":
         if not ended.exit_code or not has_said(ended, _NO_NETWORK):
             return ""
-        return f"\n[{_CUT if context.policy.allowed_hosts else _CLOSED}]"
+        if not context.policy.allowed_hosts:
+            return f"\n[{_CLOSED}]"
+        return f"\n[{_UNASKED if context.policy.sandboxed == 'allow' else _CUT}]"
     refused = [each for each in ended.requests.exchanges if each.verdict == "refused"]
     told = list(dict.fromkeys(f"{each.what}: {each.why}" for each in refused))
     more = [f"[{counted(len(told) - _SHOWN, 'more refusal')}]"] if len(told) > _SHOWN else []
