@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -73,6 +74,19 @@ def test_secret_files_are_masked_and_controlling_ones_protected_at_any_depth(
         ".git/config", ".git/hooks", ".vscode", "a/.envrc", "a/b/c/.git/config"
     ]  # fmt: skip
     assert fence.writable == (str(workspace),)
+
+
+@pytest.mark.requirement("L2")
+def test_the_sockets_of_programs_outside_are_masked_and_pipes_are_not(
+    fences: Fences, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (workspace / "a").mkdir()
+    monkeypatch.chdir(workspace)  # the path of a socket may have a hundred bytes
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("a/agent")
+        os.mkfifo("a/pipe")
+        Path("link").symlink_to("a/agent")
+        assert within(workspace, fences.fence(str(workspace), WALLS).masked) == ["a/agent"]
 
 
 @pytest.mark.requirement("L2")

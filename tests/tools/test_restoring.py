@@ -126,7 +126,7 @@ def test_a_file_that_changes_right_before_it_is_removed_stays(shelf: Shelf, work
 def test_what_is_kept_again_is_young_and_its_name_durable(
     shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever kept it first may have died before its name was on the disk."""
+    """The first one to keep it may have died before its name was on the disk."""
     path = tmp_path / "home" / FILES / "S" / shelf.images.mark(b"old")
     os.utime(path, (1, 1))
     syncs = record_syncs(monkeypatch)

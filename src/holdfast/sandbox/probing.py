@@ -19,6 +19,7 @@ import tempfile
 from pathlib import Path
 
 from holdfast.protocol.fence import Fence, Launch, Sandbox
+from holdfast.sandbox.probe_child import begun
 from holdfast.sandbox.process import Ended, Processes
 
 _CHILD = Path(__file__).with_name("probe_child.py")
@@ -44,7 +45,13 @@ async def attempt(sandbox: Sandbox) -> str:
             masked=(str(inside / "masked"),),
             protected=(str(inside / "kept" / "protected"),),
         )
-        facts = {"bait": bait, "outside": str(outside), "port": server.getsockname()[1], "pid": os.getpid()}
+        facts = {
+            "bait": bait,
+            "outside": str(outside),
+            "port": server.getsockname()[1],
+            "pid": os.getpid(),
+            "begun": begun(os.getpid()),
+        }
         fault = _fault(await _ended(sandbox, fence, facts), bait)
         strange = [path.name for path in outside.iterdir() if path.name != "bait"]
         return fault or (f"It let a program write outside: {', '.join(strange)}." if strange else "")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import subprocess
 import sys
 from collections import deque
@@ -420,6 +421,17 @@ def _real(path: str) -> str:
     return os.path.realpath(os.path.expanduser(path))
 
 
+def _is_socket(entry: os.DirEntry[str]) -> bool:
+    """Return whether a program outside may listen there, as an agent for keys or a database does."""
+    # What the system tells with the names saves a look at each file.
+    if entry.is_file(follow_symlinks=False) or entry.is_symlink():
+        return False
+    try:
+        return stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode)
+    except OSError:  # it is gone
+        return False
+
+
 def _read(path: str, changed_ns: int) -> _Folder:
     """Return what one folder has in it."""
     masked: list[str] = []
@@ -443,8 +455,11 @@ def _read(path: str, changed_ns: int) -> _Folder:
         fixed += here
         if here and entry.is_symlink():
             fixed_links.append(entry.path)
-        if entry.name not in _SKIPPED and entry.is_dir(follow_symlinks=False):
-            folders.append(entry.path)
+        if entry.is_dir(follow_symlinks=False):
+            if entry.name not in _SKIPPED:
+                folders.append(entry.path)
+        elif _is_socket(entry):
+            masked.append(os.path.realpath(entry.path))
     return _Folder(
         changed_ns,
         tuple(masked),
