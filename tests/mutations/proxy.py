@@ -8,6 +8,9 @@ _PROXY = "tests/sandbox/test_proxy.py"
 _HEADS = "tests/sandbox/test_proxy_heads.py"
 _EXCHANGE = "sandbox/proxy_exchange.py"
 _READING = "sandbox/proxy_heads.py"
+_BODIES = "sandbox/proxy_bodies.py"
+_SECRETS = "tests/sandbox/test_proxy_secrets.py"
+_HIDING = "sandbox/proxy_secrets.py"
 
 PROXY = (
     Mutation(
@@ -41,8 +44,8 @@ PROXY = (
     Mutation(
         "a request may have two lengths",
         _READING,
-        "if len(lengths) > 1 or not",
-        "if not",
+        "if len(lengths) > 1 or not _LENGTH.fullmatch(lengths[0]):",
+        "if not _LENGTH.fullmatch(lengths[0]):",
         _HEADS,
     ),
     Mutation(
@@ -54,17 +57,73 @@ PROXY = (
     ),
     Mutation(
         "what follows a body goes to the server",
-        _READING,
+        _BODIES,
         "            part = data[: self._left]\n",
         "            part = data\n",
         _HEADS,
     ),
     Mutation(
         "a chunk may be written in several ways",
-        _READING,
-        "if not _CHUNK.fullmatch(self._line[:-2]):",
-        "if not _CHUNK.search(self._line[:-2]):",
+        _BODIES,
+        "(_STRICT if self._is_strict else _LOOSE).fullmatch(said)",
+        "(_STRICT if self._is_strict else _LOOSE).match(said)",
         _HEADS,
+    ),
+    Mutation(
+        "the proxy shows the beginning of a value before it knows the rest",
+        _HIDING,
+        "max(len(text) - self._kept, 0))",
+        "len(text))",
+        _SECRETS,
+    ),
+    Mutation(
+        "the proxy shows what it held back when a response breaks off",
+        _EXCHANGE,
+        '                raise _Stopped("failed", 502, "The server broke off.")\n',
+        "                break\n",
+        _SECRETS,
+    ),
+    Mutation(
+        "the proxy does not look into answers to requests without a secret",
+        _HIDING,
+        "return replace(head, headers=tuple(headers)), tuple(at_home)",
+        "return replace(head, headers=tuple(headers)), tuple(going)",
+        _SECRETS,
+    ),
+    Mutation(
+        "a program may use somebody else's account where there is no TLS",
+        _HIDING,
+        "mine = [each for each in at_home if",
+        "mine = [each for each in going if",
+        _SECRETS,
+    ),
+    Mutation(
+        "a program may use somebody else's account beside a placeholder",
+        _HIDING,
+        "if is_alone or value == stand_in.said else",
+        "if True else",
+        _SECRETS,
+    ),
+    Mutation(
+        "the host of a secret may answer in a form in which nobody finds it",
+        _READING,
+        '        raise Unreadable(502, "The server compressed',
+        '        Unreadable(502, "The server compressed',
+        _SECRETS,
+    ),
+    Mutation(
+        "the proxy takes a call for its end when it has no place for its files",
+        "sandbox/proxy_calls.py",
+        "        if fds is None:\n",
+        "        if not fds or len(fds) != 2:\n",
+        _PROXY,
+    ),
+    Mutation(
+        "the driver takes a busy proxy for a dead one",
+        "sandbox/proxy.py",
+        "error.errno not in _BUSY or loop.time() - began_s > _PATIENCE_S",
+        "True",
+        "tests/sandbox/test_proxy_driver.py",
     ),
     Mutation(
         "a head may be as long as it likes",
@@ -76,8 +135,8 @@ PROXY = (
     Mutation(
         "a call may hold as many connections as it likes",
         "sandbox/proxy_calls.py",
-        "asyncio.Semaphore(MAX_CONNECTIONS)",
-        "asyncio.Semaphore(10 * MAX_CONNECTIONS)",
+        "self._own_places = asyncio.Semaphore(most)",
+        "self._own_places = asyncio.Semaphore(10 * most)",
         f"{_PROXY}::test_many_connections_wait_for_each_other_and_not_for_another_call",
     ),
     Mutation(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import struct
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -342,7 +344,7 @@ async def test_many_connections_wait_for_each_other_and_not_for_another_call(ser
     silent(server)
     held: list[asyncio.StreamWriter] = []
     async with (
-        proxy(files=400) as door,
+        proxy(files=500) as door,
         call_of(door, allowing(server)) as greedy,
         call_of(door, allowing(server)) as other,
     ):
@@ -409,6 +411,52 @@ async def test_only_so_many_requests_of_a_call_are_told_and_the_others_are_count
             await call.ask("GET http://a.example/ HTTP/1.1")
         assert await call.more() == 2
         assert len(await call.told()) == 3
+
+
+def files_of_this_process() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+async def test_a_connection_that_waits_takes_no_file_of_the_proxy(server: WebServer) -> None:
+    has_begun = silent(server)
+    async with proxy(files=300) as door, call_of(door, allowing(server)) as call:
+        held: list[asyncio.StreamWriter] = []
+        before = files_of_this_process()
+        for _ in range(120):
+            _, writer = await asyncio.open_connection("127.0.0.1", call.port)
+            writer.write(f"GET {server.url('/slow')} HTTP/1.1\r\n\r\n".encode())
+            held.append(writer)
+        await has_begun.wait()
+        await asyncio.sleep(0.2)
+        inside = files_of_this_process() - before - len(held)
+        for writer in held:
+            writer.close()
+    each_most = (300 - 300 // 4 - 64) // 4
+    assert inside <= 3 * each_most + 10  # of three files, one is the server's
+
+
+async def test_a_call_whose_files_do_not_come_ends_alone(server: WebServer) -> None:
+    async with proxy() as door, call_of(door, allowing(server)) as call:
+        door.sendall(b"+")  # as the machine passes them when the proxy has no place for more
+        with Path("/dev/null").open("rb") as one:
+            socket.send_fds(door, [b"+"], [one.fileno()])
+        assert b" 200 OK" in await call.ask(f"GET {server.url('/')} HTTP/1.1")
+
+
+async def test_a_program_that_goes_away_frees_its_place_although_the_server_is_silent(
+    server: WebServer,
+) -> None:
+    has_begun = silent(server)
+    async with alone(allowing(server), Limits(linger_s=0.1)) as call:
+        _, writer = await asyncio.open_connection("127.0.0.1", call.port)
+        writer.write(f"GET {server.url('/slow')} HTTP/1.1\r\n\r\n".encode())
+        await has_begun.wait()
+        sock = writer.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
+        writer.transport.abort()
+        await asyncio.sleep(0.3)
+        (told,) = await call.told()
+    assert told.why in ("Nothing came for too long.", "The connection broke.")
 
 
 # --- ends -----------------------------------------------------------------------------------------

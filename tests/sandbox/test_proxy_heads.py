@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.policy.urls import Target
+from holdfast.sandbox.proxy_bodies import LAST_CHUNK, Body, Length, Unreadable, chunk
 from holdfast.sandbox.proxy_heads import (
     MAX_HEADERS,
-    Body,
-    Unreadable,
     answered,
+    framed,
     names_another,
     outgoing,
     read,
@@ -30,6 +30,7 @@ def test_a_request_is_written_anew_without_what_belongs_to_one_connection() -> N
         head(
             "POST HTTP://A.example/x?y=1 HTTP/1.1", "Host: a.example", "X-One: 1", "Proxy-Authorization: Basic x",
             "Connection: keep-alive, X-Two", "X-Two: 2", "Upgrade: websocket", "TE: trailers", "Content-Length: 3",
+            "Proxy_Authorization: Basic x", "X_Two: 3",
         )
     )  # fmt: skip
     assert found.url == "HTTP://A.example/x?y=1"
@@ -63,6 +64,10 @@ UNREADABLE = {
     "chunks twice": ("POST http://a.example/ HTTP/1.1", "Transfer-Encoding: chunked", "Transfer-Encoding: chunked"),
     "an unusual coding": ("POST http://a.example/ HTTP/1.1", "Transfer-Encoding: xchunked"),
     "chunks in HTTP/1.0": ("POST http://a.example/ HTTP/1.0", "Transfer-Encoding: chunked"),
+    "a length under a name that servers take for it":
+        ("POST http://a.example/ HTTP/1.1", "Content-Length: 3", "Content_Length: 30"),
+    "chunks under a name that servers take for it":
+        ("POST http://a.example/ HTTP/1.1", "Content-Length: 3", "Transfer_Encoding: chunked"),
     "a space before the colon": ("GET http://a.example/ HTTP/1.1", "Content-Length : 3"),
     "a folded header": ("GET http://a.example/ HTTP/1.1", "X: 1", " Content-Length: 3"),
     "a line feed alone": ("GET http://a.example/ HTTP/1.1", "X: 1\nContent-Length: 3"),
@@ -124,8 +129,8 @@ def test_no_bytes_are_a_crash_and_what_is_read_is_written_in_one_line_each(noise
 # --- bodies ---------------------------------------------------------------------------------------
 
 
-def taken(length: int | None, pieces: list[bytes]) -> tuple[bytes, bool]:
-    body, out = Body(length), b""
+def taken(length: Length, pieces: list[bytes], *, is_strict: bool = True) -> tuple[bytes, bool]:
+    body, out = Body(length, is_strict=is_strict), b""
     for piece in pieces:
         out += body.take(piece)
     return out, body.is_over
@@ -134,12 +139,16 @@ def taken(length: int | None, pieces: list[bytes]) -> tuple[bytes, bool]:
 @given(st.lists(st.integers(1, 30), max_size=20))
 def test_a_body_ends_where_it_says_however_it_is_cut(cuts: list[int]) -> None:
     chunked = b"3\r\nabc\r\n0A\r\n0123456789\r\n0\r\n\r\n"
-    for length, body in ((5, b"abcde"), (None, chunked)):
+    lengths: list[tuple[Length, bytes, bytes]] = [
+        (5, b"abcde", b"abcde"),
+        ("chunks", chunked, b"abc0123456789"),
+    ]
+    for length, body, content in lengths:
         pieces, rest = [], body + b"GET http://b.example/ HTTP/1.1\r\n\r\n"
         for cut in cuts:
             pieces.append(rest[:cut])
             rest = rest[cut:]
-        assert taken(length, [*pieces, rest]) == (body, True)
+        assert taken(length, [*pieces, rest]) == (content, True)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +160,23 @@ def test_a_body_ends_where_it_says_however_it_is_cut(cuts: list[int]) -> None:
 )  # fmt: skip
 def test_chunks_with_two_readings_are_refused(wrong: bytes) -> None:
     with pytest.raises(Unreadable):
-        taken(None, [bytes([byte]) for byte in wrong])
+        taken("chunks", [bytes([byte]) for byte in wrong])
+
+
+@given(st.lists(st.binary(max_size=30), max_size=9), st.integers(1, 40))
+def test_what_is_written_in_chunks_is_read_as_it_was(contents: list[bytes], size: int) -> None:
+    written = b"".join(map(chunk, contents)) + LAST_CHUNK
+    pieces = [written[at : at + size] for at in range(0, len(written), size)]
+    for is_strict in (True, False):
+        assert taken("chunks", pieces, is_strict=is_strict) == (b"".join(contents), True)
+
+
+def test_a_server_may_say_more_beside_its_chunks_and_nothing_of_it_goes_on() -> None:
+    said = b" 3 ;name=value\r\nabc\r\n0\r\nX-Sum: 1\r\nY: 2\r\n\r\nmore"
+    assert taken("chunks", [bytes([byte]) for byte in said], is_strict=False) == (b"abc", True)
+    for endless in (b"0\r\n" + b"X: 1\r\n" * 9_000, b"3;" + b"x" * 9_000, b"3\r\nabcd\r\n", b"+3\r\n"):
+        with pytest.raises(Unreadable):
+            taken("chunks", [endless], is_strict=False)
 
 
 # --- answers --------------------------------------------------------------------------------------
@@ -159,8 +184,50 @@ def test_chunks_with_two_readings_are_refused(wrong: bytes) -> None:
 
 def test_a_response_goes_on_without_what_belongs_to_one_connection() -> None:
     given = head("HTTP/1.1 200 OK", "Connection: keep-alive", "Keep-Alive: timeout=5", "Content-Length: 3")
-    assert answered(given) == (200, head("HTTP/1.1 200 OK", "Content-Length: 3", "Connection: close"))
-    assert answered(head("HTTP/1.1 100 Continue")) == (100, head("HTTP/1.1 100 Continue"))
+    assert bytes(answered(given)) == head("HTTP/1.1 200 OK", "Content-Length: 3", "Connection: close")
+    assert bytes(answered(head("HTTP/1.1 100 Continue"))) == head("HTTP/1.1 100 Continue")
+
+
+@pytest.mark.parametrize(
+    ("lines", "method", "minor", "length", "kept"),
+    [
+        (["Content-Length: 3"], "GET", 1, 3, ["Content-Length: 3"]),
+        (["Content-Length: 3", "content-length: 3"], "GET", 1, 3, ["Content-Length: 3"]),
+        (["Content-Encoding: identity", "X: 1"], "GET", 1, "close", ["Content-Encoding: identity", "X: 1"]),
+        (["Transfer-Encoding: Chunked", "Trailer: X"], "GET", 1, "chunks", ["Transfer-Encoding: chunked"]),
+        (["Transfer-Encoding: chunked", "Content-Length: 3"], "GET", 1, "chunks", ["Transfer-Encoding: chunked"]),
+        (["Transfer-Encoding: chunked"], "GET", 0, "chunks", []),
+        (["Content-Length: 3", "X-A: 1"], "HEAD", 1, 0, ["X-A: 1", "Content-Length: 3"]),
+        (["Content-Encoding: gzip"], "HEAD", 1, 0, ["Content-Encoding: gzip"]),
+        (["Transfer-Encoding: gzip"], "HEAD", 1, 0, []),
+    ],
+)  # fmt: skip
+def test_a_response_is_written_anew_with_one_end(
+    lines: list[str], method: str, minor: int, length: Length, kept: list[str]
+) -> None:
+    answer, found = framed(answered(head("HTTP/1.1 200 OK", *lines)), method, minor)
+    assert (bytes(answer), found) == (head("HTTP/1.1 200 OK", *kept, "Connection: close"), length)
+
+
+@pytest.mark.parametrize("status", [100, 103, 204, 304])
+def test_some_responses_have_no_body_whatever_they_say(status: int) -> None:
+    given = answered(head(f"HTTP/1.1 {status} x", "Transfer-Encoding: chunked", "Content-Encoding: gzip"))
+    assert framed(given, "GET", 1)[1] == 0
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["Content-Length: 3", "Content-Length: 4"], ["Content-Length: 3, 3"], ["Content-Length: x"],
+        ["Transfer-Encoding: gzip, chunked"], ["Transfer-Encoding: gzip", "Transfer-Encoding: chunked"],
+        ["Transfer-Encoding: chunked", "Transfer-Encoding: chunked"], ["Transfer-Encoding: x"],
+        ["Content-Encoding: gzip"], ["Content-Encoding: br"], ["Content-Encoding: zstd"],
+        ["Content-Encoding: identity, deflate"], ["Content-Encoding: identity", "Content-Encoding: gzip"],
+    ],
+)  # fmt: skip
+def test_a_response_that_cannot_be_read_is_refused(lines: list[str]) -> None:
+    with pytest.raises(Unreadable, match="The server"):
+        framed(answered(head("HTTP/1.1 200 OK", *lines)), "GET", 1)
 
 
 @pytest.mark.parametrize("first", ["SSH-2.0-OpenSSH", "HTTP/1.1 abc", "HTTP/2 200", "220 mail.example ESMTP"])

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import gzip
+import zlib
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from holdfast.protocol.traffic import StandIn
+from holdfast.sandbox.proxy_bodies import Body
 from holdfast.sandbox.proxy_heads import read
 from holdfast.sandbox.proxy_secrets import Finding, Hiding, Misplaced, with_secrets
 from tests.sandbox.test_proxy import alone
@@ -21,6 +26,9 @@ MINE = StandIn("MINE", MARK, VALUE, "Authorization", (HOST,))
 OTHER = StandIn("OTHER", MARK[::-1], VALUE[::-1], "X-Key", (HOST, "b.example"))
 
 
+PLAIN = ("Accept-Encoding", "identity")
+
+
 def sent(*lines: str, url: str = "http://a.example/", method: str = "GET") -> list[tuple[str, str]]:
     head = read("\r\n".join([f"{method} {url} HTTP/1.1", *lines, "", ""]).encode())
     return list(with_secrets(head, (MINE, OTHER))[0].headers)
@@ -31,26 +39,60 @@ def test_a_mark_becomes_the_secret_in_its_header_on_the_way_to_its_host() -> Non
     assert sent(f"authorization: Bearer {MARK}", "Accept: a") == [
         ("authorization", f"Bearer {VALUE}"),
         ("Accept", "a"),
+        PLAIN,
     ]
     both = sent(f"Authorization: {MARK}", f"X-Key: k={OTHER.mark}")
-    assert both == [("Authorization", VALUE), ("X-Key", f"k={OTHER.value}")]
+    assert both == [("Authorization", VALUE), ("X-Key", f"k={OTHER.value}"), PLAIN]
 
 
-def test_a_mark_is_found_in_the_password_of_basic_authentication() -> None:
-    def basic(password: str) -> str:
-        return "Basic " + base64.b64encode(f"git:{password}".encode()).decode()
+def basic(text: str) -> str:
+    return "Basic " + base64.b64encode(text.encode()).decode()
 
-    assert sent(f"Authorization: {basic(MARK)}") == [("Authorization", basic(VALUE))]
-    assert sent(f"Authorization: {basic('another')}", "Authorization: Basic ***") == []
+
+def test_a_mark_is_found_in_basic_authentication() -> None:
+    for said, meant in [
+        (f"git:{MARK}", f"git:{VALUE}"), (f"{MARK}:", f"{VALUE}:"),
+        (f"{MARK}:x-oauth-basic", f"{VALUE}:x-oauth-basic"),
+    ]:  # fmt: skip
+        assert sent(f"Authorization: {basic(said)}") == [("Authorization", basic(meant)), PLAIN]
+    assert sent(f"Authorization: {basic('another')}", "Authorization: Basic ***") == [PLAIN]
+
+
+@pytest.mark.parametrize(
+    ("said", "is_fine"),
+    [
+        (MARK, True), (f"Bearer {MARK}", True), (f'Token token="{MARK}"', True), (f"session={MARK}", True),
+        (f"sso-key id7:{MARK}", True), (f"Bearer of-else-9 {MARK}", False), (f"Bearer of-else, Bearer {MARK}", False),
+        (f"{MARK}, of-else", False), (f"session=of-else; x={MARK}", False), (f"of-else-9={MARK}", False),
+        (f"{MARK}{MARK}", False), (basic(f"of-else:x{MARK}"), False), (basic(f"{MARK}:of-else"), False),
+    ],
+)  # fmt: skip
+@pytest.mark.requirement("S7")
+def test_nothing_goes_out_beside_a_mark_that_could_count_instead(said: str, is_fine: bool) -> None:
+    stand_in = StandIn("MINE", MARK, VALUE, "Authorization", (HOST,), "sso-key id7:{}")
+    head = read(f"GET http://a.example/ HTTP/1.1\r\nAuthorization: {said}\r\n\r\n".encode())
+    if is_fine:
+        (_, value), _ = with_secrets(head, (stand_in,))[0].headers
+        assert value == said.replace(MARK, VALUE)
+    else:
+        with pytest.raises(Misplaced):
+            with_secrets(head, (stand_in,))
 
 
 @pytest.mark.requirement("S7")
 def test_another_value_of_the_header_does_not_reach_the_host_of_the_secret() -> None:
-    assert sent("Authorization: Bearer of-somebody-else", "AUTHORIZATION: x", "X-Key: y", "Accept: a") == [
-        ("Accept", "a")
-    ]
-    elsewhere = ["Authorization: Bearer of-somebody-else"]
-    assert sent(*elsewhere, url="http://c.example/") == [("Authorization", "Bearer of-somebody-else")]
+    others = ["Authorization: Bearer of-else", "AUTHORIZATION: x", "X-Key: y", "X_Key: z", "Accept: a"]
+    assert sent(*others) == [("Accept", "a"), PLAIN]
+    elsewhere = ["Authorization: Bearer of-else"]
+    assert sent(*elsewhere, url="http://c.example/") == [("Authorization", "Bearer of-else")]
+
+
+@pytest.mark.requirement("S7")
+def test_another_value_does_not_reach_the_host_without_tls_either() -> None:
+    assert sent("X-Key: y", "Accept: a", url="http://b.example/") == [("Accept", "a"), PLAIN]
+    assert sent("X-Key: y", url="http://b.example:81/") == [("X-Key", "y")]
+    head = read(b"GET http://b.example/ HTTP/1.1\r\n\r\n")
+    assert with_secrets(head, (MINE, OTHER))[1] == (OTHER,)  # its server may know the value
 
 
 @pytest.mark.requirement("S7")
@@ -65,6 +107,8 @@ def test_another_value_of_the_header_does_not_reach_the_host_of_the_secret() -> 
         ("Accept: a", f"http://a.example/?x={MARK}", "GET"),
         (f"Authorization: {MARK}", "a.example:80", "CONNECT"),
         (f"Referer: http://x/{MARK}", "http://a.example/", "GET"),
+        (f"X-Other: {basic(MARK)}", "http://a.example/", "GET"),
+        (f"Authorization: {basic(MARK)}", "http://c.example/", "GET"),
     ],
 )
 def test_a_mark_anywhere_else_is_refused(line: str, url: str, method: str) -> None:
@@ -73,25 +117,66 @@ def test_a_mark_anywhere_else_is_refused(line: str, url: str, method: str) -> No
     assert VALUE not in str(caught.value)
 
 
-def test_with_a_secret_nothing_asks_for_pieces_or_for_compression() -> None:
-    odd = ["Accept-Encoding: br", "Range: bytes=0-3", "If-Range: x"]
-    assert sent(f"Authorization: {MARK}", *odd) == [("Authorization", VALUE)]
-    assert len(sent(*odd)) == 3
+def test_nothing_asks_the_host_of_a_secret_for_pieces_or_for_compression() -> None:
+    odd = ["Accept-Encoding: br", "Range: bytes=0-3", "If-Range: x", "A-IM: gzip"]
+    assert sent(f"Authorization: {MARK}", *odd) == [("Authorization", VALUE), PLAIN]
+    assert sent(*odd) == [PLAIN]
+    assert len(sent(*odd, url="http://c.example/")) == 4
+
+
+def shown(text: bytes, size: int = 1 << 20, values: tuple[str, ...] = (VALUE,)) -> bytes:
+    hiding = Hiding(values)
+    pieces = [hiding.take(text[at : at + size]) for at in range(0, len(text), size)]
+    return b"".join([*pieces, hiding.rest()])
 
 
 @pytest.mark.requirement("S7")
 def test_a_value_is_hidden_however_the_bytes_are_cut() -> None:
     plain, encoded = VALUE.encode(), base64.b64encode(b"user:" + VALUE.encode())
     text = b" ".join([b"tulip-tulip", plain, b"tulip-under", encoded, b"end", plain + plain[:9]])
-    whole = Hiding([VALUE])
-    expected = whole.take(text) + whole.rest()
+    expected = shown(text)
     assert (len(expected), plain in expected, encoded in expected) == (len(text), False, False)
     assert expected.startswith(b"tulip-tulip *")
-    assert expected.endswith(b"end " + b"*" * (len(plain) + 9))
+    assert expected.endswith(b"end " + b"*" * len(plain) + plain[:9])
+    assert Hiding([VALUE]).whole(text) == expected
     for size in (1, 2, 7, 19, 20):
-        hiding = Hiding([VALUE])
-        pieces = [hiding.take(text[at : at + size]) for at in range(0, len(text), size)]
-        assert b"".join([*pieces, hiding.rest()]) == expected
+        assert shown(text, size) == expected
+
+
+@given(
+    st.lists(st.sampled_from([VALUE, VALUE[:9], VALUE[9:], VALUE + VALUE[:3], "-", "x"])), st.integers(1, 50)
+)
+def test_what_is_shown_depends_on_whole_values_alone(parts: list[str], size: int) -> None:
+    text = "".join(parts).encode()
+    whole = {
+        at + i for at in range(len(text)) if text.startswith(VALUE.encode(), at) for i in range(len(VALUE))
+    }
+    expected = bytes(ord("*") if at in whole else byte for at, byte in enumerate(text))
+    assert shown(text, size) == expected
+
+
+def test_a_value_within_another_one_and_one_that_overlaps_it_are_hidden_whole() -> None:
+    outer, inner, beside = VALUE, VALUE[3:14], VALUE[10:] + "-and-more"
+    text = (outer[:10] + beside).encode()
+    for size in (1, 3, 12, 100):
+        assert shown(text, size, (inner, outer, beside)) == b"*" * len(text)
+
+
+@pytest.mark.requirement("S7")
+def test_neither_what_is_shown_nor_what_comes_late_tells_a_part_of_a_value() -> None:
+    """A program that chooses what the server sends learns nothing from a guess that is right but for its end."""
+    for length in range(1, len(VALUE)):
+        right, wrong = VALUE[:length], "?" * length
+        for before in ("", "x" * 100):
+            hidings = [Hiding([VALUE]) for _ in (right, wrong)]
+            come = [
+                each.take((before + guess).encode())
+                for each, guess in zip(hidings, (right, wrong), strict=True)
+            ]
+            assert len(come[0]) == len(come[1])
+            assert [each.rest() for each in hidings] == [
+                (before + guess).encode()[len(come[0]) :] for guess in (right, wrong)
+            ]
 
 
 def test_a_mark_in_a_body_is_found_however_the_bytes_are_cut() -> None:
@@ -144,3 +229,113 @@ async def test_the_server_gets_the_secret_and_the_program_gets_stars() -> None:
     assert [each.split(b" ")[1] for each in (packed, away, posted)] == [b"502", b"403", b"403"]
     assert [each.verdict for each in told] == ["allowed", "failed", "refused", "refused"]
     assert VALUE not in f"{told}"
+
+
+async def raw(server: WebServer, answer: bytes, *request: str) -> tuple[bytes, str]:
+    """Ask a server that answers with these bytes, and return what the program reads, and what the driver hears."""
+    server.answers["/"] = answer
+    line = f"Authorization: Bearer {MARK}"
+    first = request or (f"GET {server.url('/')} HTTP/1.1",)
+    async with alone([f"127.0.0.1:{server.port}"], secrets=(stand_in(server),)) as call:
+        said = await call.ask(*first, line)
+        (told,) = await call.told()
+    return said, told.why or told.verdict
+
+
+def cut(text: bytes, size: int) -> bytes:
+    pieces = [text[at : at + size] for at in range(0, len(text), size)]
+    return b"".join(b"%x;a=b\r\n%b\r\n" % (len(each), each) for each in pieces) + b"0\r\nX: 1\r\n\r\n"
+
+
+@pytest.mark.requirement("S7")
+@pytest.mark.parametrize("size", [1, 9, 1_000])
+async def test_a_value_is_hidden_however_the_server_cuts_it_into_chunks(size: int) -> None:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    text = b"you sent " + VALUE.encode() + b"."
+    async with web_server() as server:
+        said, told = await raw(server, head + cut(text, size))
+        old, _ = await raw(server, head + cut(text, size), f"GET {server.url('/')} HTTP/1.0")
+    masked = b"you sent " + b"*" * len(VALUE) + b"."
+    start, _, body = said.partition(b"\r\n\r\n")
+    assert b"Transfer-Encoding: chunked" in start
+    assert Body("chunks").take(body) == masked
+    assert old == b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + masked
+    assert told == "allowed"
+
+
+@pytest.mark.requirement("S7")
+@pytest.mark.parametrize("where", ["Content-Encoding", "Transfer-Encoding"])
+@pytest.mark.parametrize("how", ["gzip", "deflate", "br", "gzip, chunked", "identity, gzip", "x-mine"])
+async def test_a_response_in_another_form_than_plain_is_refused(where: str, how: str) -> None:
+    answer = response(zlib.compress(VALUE.encode()), headers=(f"{where}: {how}",))
+    async with web_server() as server:
+        said, told = await raw(server, answer)
+    assert said.startswith(b"HTTP/1.1 502 ")
+    assert told == "The server compressed its response, in which a secret may be."
+
+
+@pytest.mark.requirement("S7")
+async def test_what_a_server_has_heard_before_is_hidden_in_answers_to_other_requests() -> None:
+    async with web_server() as server:
+        server.answers["/"] = response(f"stored: {VALUE}")
+        async with alone([f"127.0.0.1:{server.port}"], secrets=(stand_in(server),)) as call:
+            said = await call.ask(f"GET {server.url('/')} HTTP/1.1")
+    assert said.endswith(b"stored: " + b"*" * len(VALUE))
+
+
+@pytest.mark.requirement("S7")
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1f4\r\n",
+    ],
+)
+async def test_what_was_held_back_is_dropped_if_the_server_breaks_off(head: bytes) -> None:
+    async with web_server() as server:
+        said = [
+            (await raw(server, head + b"x" * 200 + end))[0]
+            for end in (VALUE[:-1].encode(), b"?" * (len(VALUE) - 1))
+        ]
+        _, told = await raw(server, head + b"x")
+    assert said[0] == said[1]
+    assert b"xxxxxxxx" in said[0]
+    assert told == "The server broke off."
+
+
+async def test_a_whole_response_ends_without_waiting_for_the_server_to_close() -> None:
+    async def stay(heard: Heard, writer: Any) -> None:
+        writer.write(response("hello") + b"more than it said")
+        await writer.drain()
+        await asyncio.sleep(3_600)
+
+    async with web_server() as server:
+        server.answers["/"] = stay
+        async with alone([f"127.0.0.1:{server.port}"], secrets=(stand_in(server),)) as call:
+            assert (await call.ask(f"GET {server.url('/')} HTTP/1.1")).endswith(b"\r\n\r\nhello")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n" + VALUE.encode(),
+        b"HTTP/1.1 304 Not Modified\r\n\r\n" + VALUE.encode(),
+        b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n" + VALUE.encode(),
+    ],
+)
+async def test_nothing_follows_a_response_without_a_body(answer: bytes) -> None:
+    async with web_server() as server:
+        said, told = await raw(server, answer)
+    assert (said.endswith(b"\r\n\r\n"), VALUE.encode() in said, told) == (True, False, "allowed")
+
+
+@pytest.mark.requirement("S7")
+async def test_a_mark_in_a_body_is_found_however_its_chunks_are_cut() -> None:
+    async with (
+        web_server() as server,
+        alone([f"127.0.0.1:{server.port}"], secrets=(stand_in(server),)) as call,
+    ):
+        body = b"".join(b"1\r\n%c\r\n" % byte for byte in MARK.encode()) + b"0\r\n\r\n"
+        line = "Transfer-Encoding: chunked"
+        said = await call.ask(f"POST {server.url('/slow')} HTTP/1.1", line, body=body)
+    assert said.startswith(b"HTTP/1.1 403 ")

@@ -7,6 +7,7 @@ import os
 import shutil
 import ssl
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,10 +17,11 @@ from holdfast.protocol.fence import Fence, Launch
 from holdfast.protocol.traffic import Authority, Exchange, StandIn
 from holdfast.sandbox import proxy_tls
 from holdfast.sandbox.process import Processes, clean_environment
+from holdfast.sandbox.proxy_exchange import Limits
 from holdfast.testing.clock import never_over
-from tests.sandbox.test_proxy import Call, alone
+from tests.sandbox.test_proxy import Call, alone, files_of_this_process, silent
 from tests.sandbox.test_proxy_secrets import MARK, VALUE, echo
-from tests.tools.web_server import WebServer, web_server
+from tests.tools.web_server import Heard, WebServer, response, web_server
 
 LIMIT_S = 60.0
 FETCH = """
@@ -70,18 +72,26 @@ async def world(
     proxy_tls.trusting.cache_clear()
 
 
-async def through(call: Call, world: World, trusted: str, *lines: str) -> bytes:
-    """Send a request inside a tunnel, and return the whole answer."""
+@asynccontextmanager
+async def inside(
+    call: Call, world: World, trusted: str
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """Open a tunnel, and speak TLS in it."""
     reader, writer = await asyncio.open_connection("127.0.0.1", call.port)
     try:
         writer.write(f"CONNECT {world.host} HTTP/1.1\r\n\r\n".encode())
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
         await writer.start_tls(ssl.create_default_context(cadata=trusted), server_hostname="127.0.0.1")
-        writer.write("\r\n".join(["GET / HTTP/1.1", f"Host: {world.host}", *lines, "", ""]).encode())
-        async with asyncio.timeout(10):
-            return await reader.read()
+        yield reader, writer
     finally:
         writer.transport.abort()
+
+
+async def through(call: Call, world: World, trusted: str, *lines: str) -> bytes:
+    """Send a request inside a tunnel, and return the whole answer."""
+    async with inside(call, world, trusted) as (reader, writer), asyncio.timeout(10):
+        writer.write("\r\n".join(["GET / HTTP/1.1", f"Host: {world.host}", *lines, "", ""]).encode())
+        return await reader.read()
 
 
 @pytest.mark.requirement("S7")
@@ -137,6 +147,81 @@ async def test_a_server_that_this_machine_does_not_trust_gets_no_secret(
         (told,) = await call.told()
     assert (said.split(b" ")[1], told.verdict, world.server.heard) == (b"502", "failed", [])
     assert "no valid certificate" in told.why
+
+
+async def test_a_program_that_does_not_read_inside_of_tls_ends_its_request(
+    world: World, authorities: tuple[Authority, Authority]
+) -> None:
+    has_ended = asyncio.Event()
+
+    async def flood(heard: Heard, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        try:
+            while True:
+                writer.write(bytes(1 << 20))
+                await writer.drain()
+        finally:
+            has_ended.set()
+
+    world.server.answers["/"] = flood
+    ours = authorities[1]
+    async with (
+        alone([world.host], Limits(idle_s=0.3), (world.secret,), ours) as call,
+        inside(call, world, ours.certificate) as (_, writer),
+    ):
+        transport = writer.transport
+        assert isinstance(transport, asyncio.Transport)
+        transport.pause_reading()
+        writer.write(f"GET / HTTP/1.1\r\nHost: {world.host}\r\n\r\n".encode())
+        async with asyncio.timeout(5):
+            await has_ended.wait()
+        (told,) = await call.told()
+    assert told.why == "Nothing came for too long."
+
+
+async def test_a_server_that_does_not_read_inside_of_tls_ends_the_request(
+    world: World, authorities: tuple[Authority, Authority]
+) -> None:
+    ours = authorities[1]
+    async with (
+        alone([world.host], Limits(idle_s=0.3), (world.secret,), ours) as call,
+        inside(call, world, ours.certificate) as (reader, writer),
+    ):
+        silent(world.server, "/")
+        head = f"POST / HTTP/1.1\r\nHost: {world.host}\r\nTransfer-Encoding: chunked\r\n\r\n"
+        writer.write(head.encode() + b"800000\r\n" + bytes(8 << 20) + b"\r\n")
+        async with asyncio.timeout(5):
+            assert b" 504 " in await reader.read()
+        (told,) = await call.told()
+    assert told.why == "Nothing came for too long."
+
+
+async def test_a_connection_inside_of_tls_has_one_file_on_each_side(
+    world: World, authorities: tuple[Authority, Authority]
+) -> None:
+    has_begun = silent(world.server, "/")
+    ours = authorities[1]
+    async with (
+        alone([world.host], secrets=(world.secret,), authority=ours) as call,
+        inside(call, world, ours.certificate) as (_, writer),
+    ):
+        before = files_of_this_process()
+        writer.write(f"GET / HTTP/1.1\r\nHost: {world.host}\r\n\r\n".encode())
+        await has_begun.wait()
+        assert files_of_this_process() - before == 2  # the proxy's to the server, and the server's own
+
+
+async def test_a_large_body_goes_through_tls_unchanged(
+    world: World, authorities: tuple[Authority, Authority]
+) -> None:
+    content = os.urandom(3 << 20)
+    world.server.answers["/"] = response(content)
+    ours = authorities[1]
+    async with alone([world.host], secrets=(world.secret,), authority=ours) as call:
+        said = await through(call, world, ours.certificate)
+        (told,) = await call.told()
+    assert said.endswith(content)
+    assert (told.verdict, told.received_bytes) == ("allowed", len(response(content)))
 
 
 @pytest.mark.requirement("S7")

@@ -67,7 +67,7 @@ class Credentials(msgspec.Struct, frozen=True):
         """
         found = [(name, use, self._value(name)) for name, use in self.uses.items() if use.env and use.hosts]
         return tuple(
-            (use.env, StandIn(name, _MARK + secrets.token_hex(16), value, use.header, use.hosts))
+            (use.env, StandIn(name, _MARK + secrets.token_hex(16), value, use.header, use.hosts, use.format))
             for name, use, value in found
             if value
         )

@@ -62,6 +62,13 @@ class StandIn(msgspec.Struct, frozen=True):
     """What the server gets in its place."""
     header: str
     hosts: tuple[str, ...]
+    format: str = "{}"
+    """What the header says, as the settings write it."""
+
+    @property
+    def said(self) -> str:
+        """What the header says before the secret is in it."""
+        return self.format.replace("{}", self.mark)
 
     def __repr__(self) -> str:
         return f"StandIn({self.name!r})"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import math
 import os
 import secrets
@@ -26,12 +27,16 @@ from holdfast.sandbox import proxy_tls
 PORT = 3128
 """Where the proxy is found inside. Every sandbox has a network of its own."""
 BROKEN = "The proxy ended while the call ran."
+SLOW = "The proxy was too slow to tell all requests of the call."
 _VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "FTP_PROXY")
 _CHILD = str(Path(__file__).with_name("proxy_child.py"))
 _WAY = Path(__file__).with_name("way_child.py").read_text(encoding="utf-8")
 _TRUST = ("SSL_CERT_FILE", "SSL_CERT_DIR")
-_PATIENCE_S = 1.0
-"""How long the proxy may take to end a call."""
+_PATIENCE_S = 3.0
+"""How long the proxy may say nothing when a call ends, or take nothing when one begins."""
+_BREATH_S = 0.01
+_BUSY = (errno.EAGAIN, errno.ETOOMANYREFS)
+"""The proxy has not taken yet what was passed before."""
 _WORD_BYTES = 1 << 20
 
 
@@ -52,6 +57,8 @@ class Way:
         self.is_over = False
         """Whether the proxy has told all."""
         self._on_exchange = on_exchange
+        self.heard_s = 0.0
+        """When the proxy last said something, by the clock of the loop."""
         self._exchanges: list[Exchange] = []
         self._more = 0
 
@@ -103,7 +110,7 @@ class Proxy:
         inside, entrance = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with inside, ours:
             with channel, entrance:
-                self._pass([channel.fileno(), entrance.fileno()])
+                await self._pass([channel.fileno(), entrance.fileno()])
             reader, writer = await asyncio.open_unix_connection(sock=ours, limit=_WORD_BYTES)
             way = Way(inside.fileno(), writer, on_exchange)
             hearing = asyncio.create_task(_hear(reader, way))
@@ -115,12 +122,12 @@ class Proxy:
             finally:
                 way.close()
                 try:
-                    await asyncio.wait({hearing}, timeout=_PATIENCE_S)
+                    is_slow = not await _told_all(hearing, way)
                 finally:
                     hearing.cancel()
                     writer.transport.abort()
             if not way.is_over:
-                way.hear(Word(Exchange("", "", "failed", BROKEN)))
+                way.hear(Word(Exchange("", "", "failed", SLOW if is_slow else BROKEN)))
 
     def authorities(self) -> bytes:
         """Return what a command with secrets may trust: the proxy, too. From then on, there is an authority."""
@@ -141,15 +148,27 @@ class Proxy:
             await asyncio.gather(*self._tasks, return_exceptions=True)
         self._task = None
 
-    def _pass(self, fds: list[int]) -> None:
+    async def _pass(self, fds: list[int]) -> None:
         """Pass the files of a call to the proxy, and start one if nothing takes them."""
-        if self._door is not None and self._task is not None and not self._task.done():
-            with contextlib.suppress(OSError):  # somebody killed or froze it
-                socket.send_fds(self._door, [b"+"], fds)
-                return
-        self._start()
-        assert self._door is not None
-        socket.send_fds(self._door, [b"+"], fds)
+        if not await self._is_taken(fds):
+            self._start()
+            await self._is_taken(fds)  # else the call hears at once that its proxy is gone
+
+    async def _is_taken(self, fds: list[int]) -> bool:
+        """Return whether the proxy took the files: it lives, and nobody froze it."""
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        while (door := self._door) is not None and self._task is not None and not self._task.done():
+            try:
+                socket.send_fds(door, [b"+"], fds)
+            except OSError as error:
+                is_over = error.errno not in _BUSY or loop.time() - began_s > _PATIENCE_S
+                if is_over and door is self._door:  # else another call has started a new one
+                    return False
+                await asyncio.sleep(_BREATH_S)
+            else:
+                return True
+        return False
 
     def _start(self) -> None:
         if self._door is not None:
@@ -206,6 +225,17 @@ def through(way_fd: int, argv: Sequence[str]) -> tuple[str, ...]:
 
 async def _hear(reader: asyncio.StreamReader, way: Way) -> None:
     """Take in what the proxy tells of a call."""
+    loop = asyncio.get_running_loop()
     with contextlib.suppress(ConnectionError, ValueError):
         async for line in reader:
+            way.heard_s = loop.time()
             way.hear(msgspec.json.decode(line, type=Word))
+
+
+async def _told_all(hearing: asyncio.Task[None], way: Way) -> bool:
+    """Wait until the proxy has told all, or is gone. Return whether that came before it was silent for too long."""
+    loop = asyncio.get_running_loop()
+    way.heard_s = loop.time()
+    while not hearing.done() and (left_s := way.heard_s + _PATIENCE_S - loop.time()) > 0:
+        await asyncio.wait({hearing}, timeout=left_s)
+    return hearing.done()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 from concurrent.futures import ThreadPoolExecutor
 
@@ -22,7 +23,14 @@ from holdfast.sandbox.proxy_tls import Certificates
 
 MAX_CONNECTIONS = 128
 """The most of one call at once. Others wait."""
+_CONNECTION_FILES = 2
+"""To the program, and to the server."""
+_CALL_FILES = 4
+"""Its channel, its door and its listener, and one that has just come."""
 _OTHER_FILES = 64
+"""Those of the proxy itself, and of its threads that resolve names."""
+_CALLS_SHARE = 4
+"""One of so many files is for calls. Connections have the others."""
 _TOLD_BYTES = 32 << 20
 _LOOKUPS = 32
 """How many names are resolved at once."""
@@ -36,17 +44,23 @@ async def serve(
     """Serve calls until the other side of the door is gone."""
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ThreadPoolExecutor(_LOOKUPS))
-    places = asyncio.Semaphore(max((max_files - _OTHER_FILES) // 2, 1))
+    for_calls = max_files // _CALLS_SHARE
+    most = max((max_files - for_calls - _OTHER_FILES) // _CONNECTION_FILES, 2)
+    places, each_most = asyncio.Semaphore(most), min(MAX_CONNECTIONS, most // 2)
     calls = set[asyncio.Task[None]]()
     is_over = asyncio.Event()
 
     def hear() -> None:
         fds = _received(door, 2)
-        if len(fds) != 2:
+        if fds is None:
             loop.remove_reader(door)
             is_over.set()
             return
-        call = loop.create_task(_Call(places, lookup, limits).serve(*fds))
+        if len(fds) != 2 or len(calls) >= for_calls // _CALL_FILES:  # this one has no network
+            for fd in fds:
+                os.close(fd)
+            return
+        call = loop.create_task(_Call(places, each_most, lookup, limits).serve(*fds))
         calls.add(call)
         call.add_done_callback(calls.discard)
 
@@ -60,11 +74,11 @@ async def serve(
 class _Call:
     """One call while it runs."""
 
-    def __init__(self, places: asyncio.Semaphore, lookup: Lookup, limits: Limits) -> None:
+    def __init__(self, places: asyncio.Semaphore, most: int, lookup: Lookup, limits: Limits) -> None:
         self._places = places
         self._lookup = lookup
         self._limits = limits
-        self._own_places = asyncio.Semaphore(MAX_CONNECTIONS)
+        self._own_places = asyncio.Semaphore(most)
         self._connections = set[asyncio.Task[None]]()
         self._told = self._more = 0
         self._writer: asyncio.StreamWriter
@@ -99,31 +113,34 @@ class _Call:
 
     async def _accept(self, door: socket.socket, reach: Reach) -> None:
         """Accept what comes in from the sandbox."""
-        loop = asyncio.get_running_loop()
         listener = await _listener(door)
         if listener is None:
             return
         with listener:
             while True:
                 await self._own_places.acquire()
+                await readable(listener)
+                await self._places.acquire()
                 try:
-                    client, _ = await loop.sock_accept(listener)
-                except OSError:
+                    client, _ = listener.accept()
+                except OSError:  # the program is gone already, or the machine has no more files
                     self._own_places.release()
+                    self._places.release()
                     await asyncio.sleep(_BREATH_S)
                     continue
+                client.setblocking(False)
                 task = asyncio.create_task(self._answer(client, reach))
                 self._connections.add(task)
                 task.add_done_callback(self._left)
 
     async def _answer(self, client: socket.socket, reach: Reach) -> None:
         with client:
-            async with self._places:
-                await answer(client, reach, self._tell, self._limits)
+            await answer(client, reach, self._tell, self._limits)
 
     def _left(self, task: asyncio.Task[None]) -> None:
         self._connections.discard(task)
         self._own_places.release()
+        self._places.release()
 
     def _tell(self, exchange: Exchange) -> None:
         if self._told < MAX_EXCHANGES:
@@ -138,24 +155,31 @@ class _Call:
 
 async def _listener(door: socket.socket) -> socket.socket | None:
     """Wait for the socket from inside the sandbox. Return None if none comes."""
-    loop = asyncio.get_running_loop()
     door.setblocking(False)
-    has_come = asyncio.Event()
-    loop.add_reader(door, has_come.set)
-    try:
-        await has_come.wait()
-    finally:
-        loop.remove_reader(door)
-    found = [socket.socket(fileno=fd) for fd in _received(door, 1)]
+    await readable(door)
+    found = [socket.socket(fileno=fd) for fd in _received(door, 1) or ()]
     for each in found:
         each.setblocking(False)
     return found[0] if found else None
 
 
-def _received(door: socket.socket, most: int) -> list[int]:
-    """Return the open files that came; none if the other side is gone."""
+async def readable(sock: socket.socket) -> None:
+    """Wait until something comes."""
+    loop = asyncio.get_running_loop()
+    has_come = asyncio.Event()
+    loop.add_reader(sock, has_come.set)
     try:
-        fds = socket.recv_fds(door, 1, most)[1]
-    except OSError:
+        await has_come.wait()
+    finally:
+        loop.remove_reader(sock)
+
+
+def _received(door: socket.socket, most: int) -> list[int] | None:
+    """Return the open files that came, fewer if there is no place for more; None if the other side is gone."""
+    try:
+        said, fds, *_ = socket.recv_fds(door, 1, most)
+    except BlockingIOError:
         return []
-    return fds
+    except OSError:
+        return None
+    return fds if said else None

@@ -17,7 +17,7 @@ import socket
 import sys
 
 MAX_FILES = 16_384
-"""The most open files. Each connection takes two of them."""
+"""The most open files. `proxy_calls` says what they are for."""
 
 
 def main() -> None:

@@ -1,15 +1,14 @@
 """Answers one request that comes out of a sandbox: judges it, takes it to its server, and brings back the response.
 
 The policy judges the address as it judges those of the web tools. Then the name is resolved once, every address is
-judged, and the connection goes to one of exactly these. A connection serves one request. `proxy_heads` reads and
-writes the heads, `proxy_calls` accepts connections.
+judged, and the connection goes to one of exactly these. A connection serves one request. `proxy_heads` and
+`proxy_bodies` read and write what goes through, `proxy_streams` moves it, `proxy_calls` accepts connections.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import NoReturn
@@ -21,20 +20,22 @@ from holdfast.policy.urls import Misread, Target, judged, may_have_secret, targe
 from holdfast.protocol.allowed import address_of
 from holdfast.protocol.traffic import Exchange, StandIn, Verdict
 from holdfast.sandbox.names import Lookup
+from holdfast.sandbox.proxy_bodies import LAST_CHUNK, Body, Unreadable, chunk
 from holdfast.sandbox.proxy_heads import (
     END,
     MAX_HEAD_BYTES,
-    Body,
+    Answer,
     Head,
-    Unreadable,
     answered,
+    framed,
     names_another,
     outgoing,
     read,
     refusal,
 )
 from holdfast.sandbox.proxy_secrets import Finding, Hiding, Misplaced, with_secrets
-from holdfast.sandbox.proxy_tls import Certificates, with_program, with_server
+from holdfast.sandbox.proxy_streams import Plain, secured
+from holdfast.sandbox.proxy_tls import Certificates, trusting
 
 _CHUNK_BYTES = 64 << 10
 _MAX_LINGER_BYTES = 1 << 20
@@ -107,7 +108,7 @@ async def answer(client: socket.socket, reach: Reach, tell: Tell, limits: Limits
     """Answer the request of a program, and tell of it. The caller closes the connection."""
     with contextlib.suppress(OSError):  # it is gone already
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    await _answer(_Passage(client, reach, limits), tell)
+    await _answer(_Passage(Plain(client), reach, limits), tell)
 
 
 async def _answer(passage: _Passage, tell: Tell) -> None:
@@ -134,12 +135,11 @@ async def _answer(passage: _Passage, tell: Tell) -> None:
 async def _look_inside(passage: _Passage, target: Target, tell: Tell) -> None:
     """Answer the request that comes through a tunnel, and tell of it instead of the tunnel."""
     try:
-        async with passage.opened(target) as plain:
-            passage.has_begun = False
-            await _answer(passage.inner(plain, target), tell)
+        plain = await passage.opened(target)
     except OSError:
-        if passage.has_begun:
-            raise _Stopped("failed", 502, NOT_TRUSTED.format(host=target.host)) from None
+        raise _Stopped("failed", 502, NOT_TRUSTED.format(host=target.host)) from None
+    passage.has_begun = False
+    await _answer(passage.inner(plain, target), tell)
 
 
 class _Passage:
@@ -152,9 +152,7 @@ class _Passage:
         within: Where the tunnel leads through which it came; None: it came through none.
     """
 
-    def __init__(
-        self, client: socket.socket, reach: Reach, limits: Limits, within: Target | None = None
-    ) -> None:
+    def __init__(self, client: Plain, reach: Reach, limits: Limits, within: Target | None = None) -> None:
         self.verdict: Verdict = "allowed"
         self.why = ""
         self.has_begun = False
@@ -185,25 +183,23 @@ class _Passage:
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(min(self._limits.linger_s, _PARTING_S)):
                 if words:
-                    await self._loop.sock_sendall(self._client, words)
-                self._client.shutdown(socket.SHUT_WR)
+                    await self._client.send(words)
+                await self._client.end()
                 left = _MAX_LINGER_BYTES  # unread bytes would take the words away from the program
-                while left > 0 and (more := await self._loop.sock_recv(self._client, _CHUNK_BYTES)):
+                while left > 0 and (more := await self._loop.sock_recv(self._client.sock, _CHUNK_BYTES)):
                     left -= len(more)
 
-    @contextlib.asynccontextmanager
-    async def opened(self, target: Target) -> AsyncIterator[socket.socket]:
-        """Open the tunnel, and give the plain side of what the program sends through it. Raises what
-        `proxy_tls.with_program` raises.
+    async def opened(self, target: Target) -> Plain:
+        """Open the tunnel, and return the plain side of what the program sends through it. Raises what `secured`
+        raises.
         """
         assert self._reach.certificates is not None
-        await self._loop.sock_sendall(self._client, _ESTABLISHED)
+        await self._client.send(_ESTABLISHED)
         self.has_answered = True
         context = self._reach.certificates.context(target.host)
-        async with with_program(self._client, context, self._limits.connect_s) as plain:
-            yield plain
+        return await secured(self._client, context, self._limits.connect_s)
 
-    def inner(self, plain: socket.socket, target: Target) -> _Passage:
+    def inner(self, plain: Plain, target: Target) -> _Passage:
         """Return the passage of the request that comes through the tunnel."""
         return _Passage(plain, self._reach, self._limits, target)
 
@@ -221,29 +217,27 @@ class _Passage:
                 raise _Stopped("refused", 400, "The program did not wait until the tunnel was there.")
             return target
         try:
-            head, used = with_secrets(head, self._reach.secrets)
+            head, known = with_secrets(head, self._reach.secrets)
         except Misplaced as error:
             raise _Stopped("refused", 403, str(error)) from None
-        self._hiding = Hiding(each.value for each in used) if used else None
+        self._hiding = Hiding(each.value for each in known) if known else None
         async with self._server(target) as server, self._limited():
             await (self._tunnel(server, rest) if head.is_tunnel else self._ask(server, head, target, rest))
         return None
 
     @contextlib.asynccontextmanager
-    async def _server(self, target: Target) -> AsyncIterator[socket.socket]:
+    async def _server(self, target: Target) -> AsyncIterator[Plain]:
         """Give the connection to the server, or the plain side of it."""
         with await self._connected(target) as server:
             if self._within is None:
-                yield server
+                yield Plain(server)
                 return
-            async with contextlib.AsyncExitStack() as stack:
-                try:
-                    secured = with_server(server, target.host, self._limits.connect_s)
-                    plain = await stack.enter_async_context(secured)
-                except OSError:
-                    why = f"{target.host} has no valid certificate for this name."
-                    raise _Stopped("failed", 502, why) from None
-                yield plain
+            try:
+                plain = await secured(Plain(server), trusting(), self._limits.connect_s, target.host)
+            except OSError:
+                why = f"{target.host} has no valid certificate for this name."
+                raise _Stopped("failed", 502, why) from None
+            yield plain
 
     # --- before the server --------------------------------------------------------------------
 
@@ -255,7 +249,7 @@ class _Passage:
                 while END not in data:
                     if len(data) > MAX_HEAD_BYTES:
                         raise _Stopped("refused", 431, f"The head is longer than {MAX_HEAD_BYTES >> 10} KiB.")
-                    more = await self._loop.sock_recv(self._client, MAX_HEAD_BYTES)
+                    more = await self._client.receive(MAX_HEAD_BYTES)
                     if not more:
                         return None, b""
                     self.has_begun = True
@@ -318,25 +312,25 @@ class _Passage:
         except TimeoutError:
             raise _Stopped("failed", 504, "Nothing came for too long.") from None
 
-    async def _tunnel(self, server: socket.socket, rest: bytes) -> None:
+    async def _tunnel(self, server: Plain, rest: bytes) -> None:
         """Move bytes in both directions until both sides have ended."""
-        await self._loop.sock_sendall(self._client, _ESTABLISHED)
+        await self._client.send(_ESTABLISHED)
         self.has_answered, self._status = True, 200
         if rest:
             self._count(sent=len(rest))
-            await self._loop.sock_sendall(server, rest)
+            await server.send(rest)
         await _all(
             self._move(self._client, server, lambda size: self._count(sent=size)),
             self._move(server, self._client, lambda size: self._count(received=size)),
         )
 
-    async def _ask(self, server: socket.socket, head: Head, target: Target, rest: bytes) -> None:
+    async def _ask(self, server: Plain, head: Head, target: Target, rest: bytes) -> None:
         """Send the request and bring back the response. Both may happen at once."""
         start = outgoing(head, target)
         self._count(sent=len(start))
-        await self._loop.sock_sendall(server, start)
+        await server.send(start)
         sending = asyncio.create_task(self._send_body(server, Body(head.length), rest))
-        bringing = asyncio.create_task(self._bring(server))
+        bringing = asyncio.create_task(self._bring(server, head))
         try:
             await asyncio.wait({sending, bringing}, return_when=asyncio.FIRST_COMPLETED)
             if sending.done() and isinstance(sending.exception(), _Stopped):
@@ -349,8 +343,9 @@ class _Passage:
             await asyncio.gather(sending, bringing, return_exceptions=True)
         await self.say(b"")
 
-    async def _send_body(self, server: socket.socket, body: Body, data: bytes) -> None:
+    async def _send_body(self, server: Plain, body: Body, data: bytes) -> None:
         """Send the body on, and nothing that follows it. Then wait until the program closes its side."""
+        is_chunked = body.length == "chunks"
         while not body.is_over:
             if data:
                 try:
@@ -360,64 +355,92 @@ class _Passage:
                     raise _Stopped("refused", error.status, str(error)) from None
                 except Misplaced as error:
                     raise _Stopped("refused", 403, str(error)) from None
+                if is_chunked:
+                    part = chunk(part) + (LAST_CHUNK if body.is_over else b"")
                 self._count(sent=len(part))
-                await self._loop.sock_sendall(server, part)
-            if not body.is_over and not (data := await self._loop.sock_recv(self._client, _CHUNK_BYTES)):
+                await server.send(part)
+            if not body.is_over and not (data := await self._client.receive(_CHUNK_BYTES)):
                 raise _Stopped("failed", 400, "The body of the request has no end.")
-        dropped = b"x"
-        while dropped:
-            dropped = await self._loop.sock_recv(self._client, _CHUNK_BYTES)
+        with contextlib.suppress(OSError):  # it went away
+            while await self._client.receive(_CHUNK_BYTES):
+                pass
         self._wait(self._limits.linger_s)
 
-    async def _bring(self, server: socket.socket) -> None:
+    async def _bring(self, server: Plain, head: Head) -> None:
         """Bring the response to the program, with those that only announce it."""
-        data = bytearray()
-        while True:
-            while END not in data:
-                more = await self._loop.sock_recv(server, _CHUNK_BYTES)
-                if not more or len(data) > MAX_HEAD_BYTES:
-                    raise _Stopped("failed", 502, "The server does not speak HTTP, or broke off.")
-                self._count(received=len(more))
-                data += more
-            end = data.index(END) + len(END)
-            try:
-                self._status, head = answered(bytes(data[:end]))
-            except Unreadable:
-                raise _Stopped("failed", 502, "The server does not speak HTTP.") from None
-            if self._status == 101:
-                raise _Stopped("failed", 502, "The server wants to speak another protocol than HTTP.")
-            if self._hiding is not None and _is_packed(head):
-                raise _Stopped("failed", 502, "The server compressed its response, in which a secret may be.")
-            del data[:end]
-            self.has_answered = self._status >= 200
-            rest = bytes(data) if self.has_answered else b""
-            await self._loop.sock_sendall(self._client, self._hidden(head + rest))
-            if self.has_answered:
-                break
-        await self._move(server, self._client, lambda size: self._count(received=size), self._hiding)
+        answer, rest = await self._answer_of(server, b"")
+        while answer.status < 200:
+            await self._client.send(self._shown(bytes(answer)))
+            answer, rest = await self._answer_of(server, rest)
+        if self._hiding is not None:
+            await self._bring_hidden(server, head, answer, rest, self._hiding)
+            return
+        self.has_answered = True
+        await self._client.send(bytes(answer) + rest)
+        await self._move(server, self._client, lambda size: self._count(received=size))
 
-    def _hidden(self, data: bytes) -> bytes:
-        return data if self._hiding is None else self._hiding.take(data)
+    async def _answer_of(self, server: Plain, came: bytes) -> tuple[Answer, bytes]:
+        """Return the next response of the server without its body, and what came after it."""
+        data = bytearray(came)
+        while END not in data:
+            more = await server.receive(_CHUNK_BYTES)
+            if not more or len(data) > MAX_HEAD_BYTES:
+                raise _Stopped("failed", 502, "The server does not speak HTTP, or broke off.")
+            self._count(received=len(more))
+            data += more
+        end = data.index(END) + len(END)
+        try:
+            answer = answered(bytes(data[:end]))
+        except Unreadable:
+            raise _Stopped("failed", 502, "The server does not speak HTTP.") from None
+        if answer.status == 101:
+            raise _Stopped("failed", 502, "The server wants to speak another protocol than HTTP.")
+        self._status = answer.status
+        return answer, bytes(data[end:])
 
-    async def _move(
-        self,
-        source: socket.socket,
-        sink: socket.socket,
-        count: Callable[[int], None],
-        hiding: Hiding | None = None,
+    async def _bring_hidden(
+        self, server: Plain, head: Head, answer: Answer, data: bytes, hiding: Hiding
     ) -> None:
+        """Bring a response whose server knows a secret: its content, with stars in place of the value. What may be
+        the beginning of the value is held back, and dropped if the response breaks off.
+        """
+        try:
+            answer, length = framed(answer, head.method, head.minor)
+        except Unreadable as error:
+            raise _Stopped("failed", error.status, str(error)) from None
+        body, is_chunked = Body(length, is_strict=False), length == "chunks" and head.minor > 0
+        self.has_answered = True
+        await self._client.send(self._shown(bytes(answer)))
+        while not body.is_over:
+            try:
+                shown = hiding.take(body.take(data))
+            except Unreadable:
+                raise _Stopped("failed", 502, "The chunks of the response cannot be read.") from None
+            if shown:
+                await self._client.send(chunk(shown) if is_chunked else shown)
+            if body.is_over:
+                break
+            data = await server.receive(_CHUNK_BYTES)
+            if not data and length != "close":
+                raise _Stopped("failed", 502, "The server broke off.")
+            if not data:
+                break
+            self._count(received=len(data))
+            await asyncio.sleep(0)
+        rest = hiding.rest()
+        await self._client.send(chunk(rest) + LAST_CHUNK if is_chunked else rest)
+
+    def _shown(self, head: bytes) -> bytes:
+        return head if self._hiding is None else self._hiding.whole(head)
+
+    async def _move(self, source: Plain, sink: Plain, count: Callable[[int], None]) -> None:
         """Move bytes until the source has no more."""
-        buffer = bytearray(_CHUNK_BYTES)
-        view = memoryview(buffer)
-        while size := await self._loop.sock_recv_into(source, buffer):
-            count(size)
-            moved = view[:size] if hiding is None else hiding.take(bytes(view[:size]))
-            await self._loop.sock_sendall(sink, moved)
+        while data := await source.receive(_CHUNK_BYTES):
+            count(len(data))
+            await sink.send(data)
             await asyncio.sleep(0)  # others have their turn, also if both sides are quick
-        if hiding is not None:
-            await self._loop.sock_sendall(sink, hiding.rest())
         with contextlib.suppress(OSError):
-            sink.shutdown(socket.SHUT_WR)
+            await sink.end()
 
     def _count(self, sent: int = 0, received: int = 0) -> None:
         self._sent += sent
@@ -441,11 +464,6 @@ async def _all(*works: Coroutine[object, object, None]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _is_packed(head: bytes) -> bool:
-    """Return whether the body of a response has another form than its content."""
-    return re.search(rb"(?im)^content-encoding:(?![ \t]*identity[ \t]*\r?$)", head) is not None
 
 
 def _refuse(why: str, url: str) -> NoReturn:

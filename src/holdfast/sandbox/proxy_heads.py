@@ -1,7 +1,7 @@
 """Reads what a program sends to the proxy, and writes what the proxy sends on: functions of bytes, and nothing else.
 
 A request that two programs could read in different ways is refused, and what goes on is written anew. So nothing that
-was not judged gets to a server. `proxy_child` moves the bytes.
+was not judged gets to a server. `proxy_bodies` reads what follows a head, and `proxy_exchange` moves the bytes.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import msgspec
 from holdfast.policy.urls import Target
 from holdfast.protocol.allowed import plain_host, split_port
 from holdfast.protocol.traffic import TUNNEL
+from holdfast.sandbox.proxy_bodies import Length, Unreadable
 
 MAX_HEAD_BYTES = 32 << 10
 MAX_HEADERS = 100
@@ -24,9 +25,7 @@ _RESPONSE = re.compile(r"HTTP/1\.[01] ([1-5][0-9]{2})(?: [^\x00-\x08\x0a-\x1f\x7
 _HEADER = re.compile(rf"({_TOKEN}):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*?)[ \t]*")
 _ABSOLUTE = re.compile(r"(https?)://[^/?#]*((?:[/?][^#]*)?)", re.IGNORECASE)
 _LENGTH = re.compile(r"[0-9]{1,15}")
-_CHUNK = re.compile(rb"[0-9A-Fa-f]{1,12}")
 _MAX_METHOD_CHARS = 20
-_CHUNK_LINE_BYTES = 14
 _REFUSED_METHODS = frozenset({"TRACE", "PRI"})
 """One sends back what it got, with credentials. The other begins another protocol."""
 _HOP_BY_HOP = frozenset(
@@ -38,21 +37,10 @@ _OF_A_CONNECTION = frozenset(
     {"connection", "keep-alive", "proxy-connection", "proxy-authenticate", "upgrade"}
 )
 """Headers of a response that are not sent on."""
+_OF_A_BODY = frozenset({"content-length", "transfer-encoding", "trailer"})
+_WITHOUT_BODY = (204, 304)
 
 Headers = tuple[tuple[str, str], ...]
-
-
-class Unreadable(Exception):
-    """A head or body that is refused whatever host it names. The message is a sentence.
-
-    Args:
-        status: The status of the answer.
-        message: Why.
-    """
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -65,8 +53,8 @@ class Head(msgspec.Struct, frozen=True):
     """What the server is asked for; empty for a tunnel."""
     headers: Headers
     """All but those that are written anew."""
-    length: int | None
-    """The length of the body; None: it comes in chunks."""
+    length: Length
+    """Where the body ends."""
     minor: int
     """The version of the protocol is 1.`minor`."""
     host: str
@@ -105,10 +93,14 @@ def read(head: bytes, within: Target | None = None) -> Head:
     if len(hosts) > 1:
         raise Unreadable(400, "The request names its host twice.")
     connection = ",".join(value for name, value in headers if name.lower() == "connection")
-    named = {each.strip().lower() for each in connection.split(",")}
-    dropped = _HOP_BY_HOP | named
-    kept = tuple((name, value) for name, value in headers if name.lower() not in dropped)
+    dropped = _HOP_BY_HOP | {same(each.strip()) for each in connection.split(",")}
+    kept = tuple((name, value) for name, value in headers if same(name) not in dropped)
     return Head(method, url, path, kept, length, minor, hosts[0] if hosts else "")
+
+
+def same(name: str) -> str:
+    """Return a header's name in the form in which servers compare it: many take `_` for `-`."""
+    return name.lower().replace("_", "-")
 
 
 def names_another(head: Head, target: Target) -> bool:
@@ -126,27 +118,62 @@ def outgoing(head: Head, target: Target) -> bytes:
     authority = _authority(target, 443 if head.url.startswith("https:") else 80)
     lines = [f"{head.method} {head.path} HTTP/1.{head.minor}", f"Host: {authority}"]
     lines += [f"{name}: {value}" for name, value in head.headers]
-    if head.length is None:
+    if head.length == "chunks":
         lines.append("Transfer-Encoding: chunked")
     elif head.length or head.method in ("POST", "PUT", "PATCH"):
         lines.append(f"Content-Length: {head.length}")
     return "\r\n".join([*lines, "Connection: close", "", ""]).encode("latin-1")
 
 
-def answered(head: bytes) -> tuple[int, bytes]:
-    """Return the status of a server's response, and its head as the program gets it.
+class Answer(msgspec.Struct, frozen=True):
+    """The head of a server's response."""
+
+    first: str
+    status: int
+    headers: Headers
+
+    def __bytes__(self) -> bytes:
+        """What the program gets: without what belongs to one connection."""
+        kept = [f"{name}: {value}" for name, value in self.headers if name.lower() not in _OF_A_CONNECTION]
+        last = ["Connection: close"] if self.status >= 200 else []
+        return "\r\n".join([self.first, *kept, *last, "", ""]).encode("latin-1")
+
+
+def answered(head: bytes) -> Answer:
+    """Return what the head of a server's response says.
 
     Raises:
         Unreadable: it is not HTTP.
     """
     first, headers = _lines(head, _RESPONSE)
-    status = int(first[1])
-    lines = [
-        first[0],
-        *(f"{name}: {value}" for name, value in headers if name.lower() not in _OF_A_CONNECTION),
-    ]
-    last = ["Connection: close"] if status >= 200 else []
-    return status, "\r\n".join([*lines, *last, "", ""]).encode("latin-1")
+    return Answer(first[0], int(first[1]), headers)
+
+
+def framed(answer: Answer, method: str, minor: int) -> tuple[Answer, Length]:
+    """Return a response whose body can be read and written anew, for a program that speaks HTTP/1.`minor`, and where
+    its body ends.
+
+    Raises:
+        Unreadable: the body is compressed, or nobody can tell where it ends.
+    """
+    lengths = {value for name, value in answer.headers if name.lower() == "content-length"}
+    codings = [value.lower() for name, value in answer.headers if name.lower() == "transfer-encoding"]
+    encodings = [value.lower() for name, value in answer.headers if name.lower() == "content-encoding"]
+    kept = tuple((name, value) for name, value in answer.headers if name.lower() not in _OF_A_BODY)
+    plain = msgspec.structs.replace(answer, headers=kept)
+    if len(lengths) > 1 or not all(map(_LENGTH.fullmatch, lengths)):
+        raise Unreadable(502, "The server does not say plainly how long its response is.")
+    told = tuple(("Content-Length", length) for length in lengths)
+    if method == "HEAD" or answer.status in _WITHOUT_BODY or answer.status < 200:
+        return msgspec.structs.replace(plain, headers=(*kept, *told)), 0
+    is_chunked = codings == ["chunked"]
+    forms = [*encodings, *(() if is_chunked else codings)]
+    if any(form not in ("", "identity") for form in forms):
+        raise Unreadable(502, "The server compressed its response, in which a secret may be.")
+    if is_chunked:
+        own = (("Transfer-Encoding", "chunked"),) if minor else ()
+        return msgspec.structs.replace(plain, headers=(*kept, *own)), "chunks"
+    return msgspec.structs.replace(plain, headers=(*kept, *told)), int(*lengths) if lengths else "close"
 
 
 def refusal(status: int, message: str, advice: str = "") -> bytes:
@@ -160,60 +187,6 @@ def refusal(status: int, message: str, advice: str = "") -> bytes:
         "Connection: close",
     ]
     return "\r\n".join([*lines, "", ""]).encode("latin-1", "replace") + body
-
-
-class Body:
-    """The body of a request as it comes: tells which bytes belong to it.
-
-    Args:
-        length: As in `Head`.
-    """
-
-    def __init__(self, length: int | None) -> None:
-        self.is_over = length == 0
-        self._is_chunked = length is None
-        self._left = length or 0
-        """So much is missing of the body, or of the chunk with its last two bytes."""
-        self._line = b""
-        self._is_last = False
-
-    def take(self, data: bytes) -> bytes:
-        """Return the part of the data that belongs to the body. What follows its end is dropped.
-
-        Raises:
-            Unreadable: it is not written as chunks are.
-        """
-        if not self._is_chunked:
-            part = data[: self._left]
-            self._left -= len(part)
-            self.is_over = not self._left
-            return part
-        place = 0
-        while place < len(data) and not self.is_over:
-            place = self._step(data, place)
-        return data[:place]
-
-    def _step(self, data: bytes, place: int) -> int:
-        """Read on from a place, and return the next one."""
-        if self._left > 2:
-            moved = min(self._left - 2, len(data) - place)
-            self._left -= moved
-            return place + moved
-        if self._left:  # the end of a chunk, or of the last one
-            if data[place] != b"\r\n"[2 - self._left]:
-                raise Unreadable(400, "A chunk of the body does not end where it says.")
-            self._left -= 1
-            self.is_over = self._is_last and not self._left
-            return place + 1
-        self._line += data[place : place + 1]
-        if self._line.endswith(b"\r\n"):
-            if not _CHUNK.fullmatch(self._line[:-2]):
-                raise Unreadable(400, "A chunk of the body has no plain length.")
-            size = int(self._line[:-2], 16)
-            self._left, self._is_last, self._line = size + 2, not size, b""
-        elif len(self._line) >= _CHUNK_LINE_BYTES:
-            raise Unreadable(400, "A chunk of the body has no plain length.")
-        return place + 1
 
 
 def _lines(head: bytes, first: re.Pattern[str]) -> tuple[re.Match[str], Headers]:
@@ -230,14 +203,14 @@ def _lines(head: bytes, first: re.Pattern[str]) -> tuple[re.Match[str], Headers]
     return found, tuple((each[1], each[2]) for each in headers if each is not None)
 
 
-def _length(headers: Headers, minor: int) -> int | None:
-    """Return the length of the body; None if it comes in chunks."""
-    lengths = [value for name, value in headers if name.lower() == "content-length"]
-    codings = [value.lower() for name, value in headers if name.lower() == "transfer-encoding"]
+def _length(headers: Headers, minor: int) -> Length:
+    """Return where the body ends."""
+    lengths = [value for name, value in headers if same(name) == "content-length"]
+    codings = [value.lower() for name, value in headers if same(name) == "transfer-encoding"]
     if codings:
         if lengths or codings != ["chunked"] or minor == 0:
             raise Unreadable(400, "The request says in two ways, or in an unusual one, where its body ends.")
-        return None
+        return "chunks"
     if not lengths:
         return 0
     if len(lengths) > 1 or not _LENGTH.fullmatch(lengths[0]):

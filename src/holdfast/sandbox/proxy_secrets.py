@@ -12,13 +12,18 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from holdfast.policy.urls import may_have_secret
+from holdfast.policy.urls import may_have_secret, target_of
+from holdfast.protocol.allowed import host_is_allowed
 from holdfast.protocol.traffic import StandIn
-from holdfast.redact import KNOWN_SECRET_MIN_CHARS, forms_of
-from holdfast.sandbox.proxy_heads import Head
+from holdfast.redact import forms_of
+from holdfast.sandbox.proxy_heads import Head, same
 
 _BASIC = "basic "
-_DROPPED = frozenset({"accept-encoding", "range", "if-range"})
+_NO_PASSWORDS = ("", "x-oauth-basic")
+"""What programs send as the password when the secret is the user."""
+_ALONE = re.compile(r'(?:[A-Za-z][A-Za-z-]{0,30}[ \t]+)?(?:[A-Za-z][A-Za-z_-]{0,30}=)?("?)\{\}\1')
+"""What may be around a mark: the name of a scheme, and the name of a parameter."""
+_DROPPED = frozenset({"accept-encoding", "a-im", "range", "if-range"})
 """With these, a response could bring a secret back compressed or in pieces, where nobody finds it."""
 
 
@@ -27,47 +32,56 @@ class Misplaced(Exception):
 
     def __init__(self, stand_in: StandIn) -> None:
         super().__init__(
-            f"The placeholder of the secret {stand_in.name} only goes into the header {stand_in.header}, to "
-            f"{', '.join(stand_in.hosts)}, over https or where the port is listed."
+            f"The placeholder of the secret {stand_in.name} only goes into the header {stand_in.header}, after a "
+            f"scheme or as a password, to {', '.join(stand_in.hosts)}, over https or where the port is listed."
         )
 
 
 def with_secrets(head: Head, stand_ins: Sequence[StandIn]) -> tuple[Head, tuple[StandIn, ...]]:
-    """Return the head with secrets in place of their marks, and these secrets. On the way to the hosts of a secret,
-    a header of its name goes on only with its mark: else a program could use somebody else's account there.
+    """Return the head with secrets in place of their marks, and all secrets of the host that it goes to: the host may
+    know their values, from this request or from another one.
+
+    To the host of a secret, a header of its name goes on only with its mark, also without TLS. Else a program could
+    use somebody else's account there.
 
     Raises:
-        Misplaced: a mark is somewhere else.
+        Misplaced: a mark is somewhere else, or something else is beside it.
     """
-    going = [each for each in stand_ins if not head.is_tunnel and may_have_secret(each.hosts, head.url)]
+    target = target_of(head.url)
+    at_home = [each for each in stand_ins if host_is_allowed(target.host, target.port, each.hosts)]
+    going = [each for each in at_home if not head.is_tunnel and may_have_secret(each.hosts, head.url)]
     headers = list[tuple[str, str]]()
-    used = list[StandIn]()
     for name, value in head.headers:
-        mine = [each for each in going if each.header.lower() == name.lower()]
-        meant = [each for each in mine if each.mark in _plain(value)]
-        if mine and not meant:
-            continue
-        headers.append((name, value))
-        used += meant
-    for each in used:
-        headers = [(name, _filled(name, value, each)) for name, value in headers]
-    text = "\n".join([head.url, head.path, head.host, *map(": ".join, headers)])
+        mine = [each for each in at_home if same(each.header) == same(name)]
+        filled = next(
+            (_filled(value, each) for each in mine if each in going and each.mark in _plain(value)), ""
+        )
+        if filled:
+            headers.append((name, filled))
+        elif not mine or any(each.mark in _plain(value) for each in mine):
+            headers.append((name, value))
+    text = "\n".join(
+        [head.url, head.path, head.host, *(f"{name}: {_plain(value)}" for name, value in headers)]
+    )
     for each in stand_ins:
         if each.mark in text:
             raise Misplaced(each)
-    if used:
-        headers = [(name, value) for name, value in headers if name.lower() not in _DROPPED]
-    return replace(head, headers=tuple(headers)), tuple(used)
+    if at_home and not head.is_tunnel:
+        headers = [(name, value) for name, value in headers if same(name) not in _DROPPED]
+        headers.append(("Accept-Encoding", "identity"))
+    return replace(head, headers=tuple(headers)), tuple(at_home)
 
 
-def _filled(name: str, value: str, stand_in: StandIn) -> str:
-    if name.lower() != stand_in.header.lower():
-        return value
-    plain = _plain(value)
-    filled = plain.replace(stand_in.mark, stand_in.value)
-    if plain == value:
-        return filled
-    return value[: len(_BASIC)] + base64.b64encode(filled.encode()).decode()
+def _filled(value: str, stand_in: StandIn) -> str:
+    """Return what a header says with the secret; empty if anything is in it that could count instead."""
+    plain, mark = _plain(value), stand_in.mark
+    if plain != value:
+        user, _, password = plain.partition(":")
+        if password != mark and (user != mark or password not in _NO_PASSWORDS):
+            return ""
+        return value[: len(_BASIC)] + base64.b64encode(plain.replace(mark, stand_in.value).encode()).decode()
+    is_alone = _ALONE.fullmatch(value.replace(mark, "{}", 1)) is not None
+    return value.replace(mark, stand_in.value) if is_alone or value == stand_in.said else ""
 
 
 def _plain(value: str) -> str:
@@ -81,33 +95,53 @@ def _plain(value: str) -> str:
 
 
 class Hiding:
-    """Hides values in bytes that come in pieces, plain or in a common encoding, under as many stars.
+    """Hides values in bytes, plain or in a common encoding, under as many stars.
+
+    What is shown depends on whole values alone. So who chooses the bytes learns nothing of a part of a value: not
+    from what is hidden, and not from what comes late.
 
     Args:
         values: What nobody may see.
     """
 
     def __init__(self, values: Iterable[str]) -> None:
-        self._forms = sorted(
-            {form.encode() for each in values for form in forms_of(each)}, key=len, reverse=True
-        )
-        self._pattern = re.compile(b"|".join(map(re.escape, self._forms)) or rb"(?!)")
-        self._held = b""
+        self._forms = tuple({form.encode() for each in values for form in forms_of(each)})
+        self._kept = max(map(len, self._forms), default=1) - 1
+        self._tail = b""
+        """What is not shown yet."""
+        self._hidden = 0
+        """So many bytes of it belong to a value that begins before it."""
 
     def take(self, data: bytes) -> bytes:
-        """Return what can be shown now. What may be the beginning of a value is held back."""
-        text = self._pattern.sub(lambda found: b"*" * len(found[0]), self._held + data)
-        begins = [begin for form in self._forms if (begin := _begun(text, form)) >= 0]
-        cut = min(begins, default=len(text))
-        self._held = text[cut:]
-        return text[:cut]
+        """Return what can be shown now: all but the last bytes, in which a value may begin."""
+        text = self._tail + data
+        return self._shown(text, max(len(text) - self._kept, 0))
 
     def rest(self) -> bytes:
-        """Return what was held back. Nothing follows: the beginning of a value is hidden too, unless it may as well
-        be a word.
-        """
-        held, self._held = self._held, b""
-        return b"*" * len(held) if len(held) >= KNOWN_SECRET_MIN_CHARS else held
+        """Return what was held back: the text has ended. If it only broke off, nobody may see the rest."""
+        return self._shown(self._tail, len(self._tail))
+
+    def whole(self, text: bytes) -> bytes:
+        """Return a whole text as it may be shown."""
+        return self._stars(text, len(text))[0]
+
+    def _shown(self, text: bytes, end: int) -> bytes:
+        shown, hidden = self._stars(text, end, self._hidden)
+        self._tail, self._hidden = text[end:], hidden
+        return shown
+
+    def _stars(self, text: bytes, end: int, hidden: int = 0) -> tuple[bytes, int]:
+        """Return the text up to an end, and how many bytes behind it belong to what begins before."""
+        places = [(0, hidden)]
+        for form in self._forms:
+            at = text.find(form, 0, end + len(form) - 1)
+            while at >= 0:
+                places.append((at, at + len(form)))
+                at = text.find(form, at + 1, end + len(form) - 1)
+        shown = bytearray(text[:end])
+        for begin, stop in places:
+            shown[begin:stop] = b"*" * (min(stop, end) - begin)
+        return bytes(shown), max(max(stop for _, stop in places) - end, 0)
 
 
 class Finding:
@@ -127,11 +161,3 @@ class Finding:
             if each.mark.encode() in text:
                 raise Misplaced(each)
         self._tail = text[-self._kept :]
-
-
-def _begun(text: bytes, form: bytes) -> int:
-    """Return where a form may begin at the end of a text; -1 if it does not."""
-    at = text.find(form[:1], max(len(text) - len(form) + 1, 0))
-    while at >= 0 and not form.startswith(text[at:]):
-        at = text.find(form[:1], at + 1)
-    return at

@@ -1,5 +1,6 @@
 """Ends TLS inside the proxy, on the way to the hosts of secrets: with a certificate of its own towards the program,
 and a verified connection towards the server. Between the two lies plain HTTP, which `proxy_exchange` reads.
+`proxy_streams` moves the bytes.
 
 The authority for these certificates is made in the driver and given to the proxy. Its key is in memory only, and only
 the sandboxes of its runtime trust it.
@@ -7,14 +8,10 @@ the sandboxes of its runtime trust it.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import datetime
 import ipaddress
 import os
-import socket
 import ssl
-from collections.abc import AsyncIterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,7 +38,6 @@ _MACHINES = (
     "/etc/ssl/cert.pem",
 )  # fmt: skip
 """Where systems keep the authorities that they trust."""
-_CHUNK_BYTES = 64 << 10
 _MOST_HOSTS = 256
 
 
@@ -166,80 +162,7 @@ def _key_pem(key: EllipticCurvePrivateKey) -> str:
     ).decode()
 
 
-# --- connections ----------------------------------------------------------------------------------
-
-
 @cache
 def trusting() -> ssl.SSLContext:
     """Return what verifies servers, as this machine does."""
     return ssl.create_default_context()
-
-
-@contextlib.asynccontextmanager
-async def with_program(
-    client: socket.socket, context: ssl.SSLContext, limit_s: float
-) -> AsyncIterator[socket.socket]:
-    """Be the server of a program, and give the plain side of the connection.
-
-    Raises:
-        OSError: the program does not trust the certificate, or speaks no TLS.
-    """
-    loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(_CHUNK_BYTES)
-    protocol = asyncio.StreamReaderProtocol(reader)
-    transport, _ = await loop.connect_accepted_socket(
-        lambda: protocol, client.dup(), ssl=context, ssl_handshake_timeout=limit_s
-    )
-    writer = asyncio.StreamWriter(transport, protocol, reader, loop)
-    async with _plain(reader, writer) as plain:
-        yield plain
-
-
-@contextlib.asynccontextmanager
-async def with_server(server: socket.socket, host: str, limit_s: float) -> AsyncIterator[socket.socket]:
-    """Be the client of a server, and give the plain side of the connection.
-
-    Raises:
-        OSError: the server has no valid certificate for this name, or speaks no TLS.
-    """
-    reader, writer = await asyncio.open_connection(
-        sock=server.dup(),
-        ssl=trusting(),
-        server_hostname=host,
-        ssl_handshake_timeout=limit_s,
-        limit=_CHUNK_BYTES,
-    )
-    async with _plain(reader, writer) as plain:
-        yield plain
-
-
-@contextlib.asynccontextmanager
-async def _plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> AsyncIterator[socket.socket]:
-    ours, theirs = socket.socketpair()
-    ours.setblocking(False)
-    inner_reader, inner_writer = await asyncio.open_connection(sock=theirs, limit=_CHUNK_BYTES)
-    incoming = asyncio.create_task(_pumped(reader, inner_writer))
-    outgoing = asyncio.create_task(_pumped(inner_reader, writer))
-    try:
-        with ours:
-            yield ours
-        await outgoing  # the last words still have to leave
-    finally:
-        incoming.cancel()
-        outgoing.cancel()
-        await asyncio.gather(incoming, outgoing, return_exceptions=True)
-        for each in (inner_writer, writer):
-            each.transport.abort()
-
-
-async def _pumped(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Move bytes until the reader has no more, and say so to the other side."""
-    with contextlib.suppress(OSError):
-        while data := await reader.read(_CHUNK_BYTES):
-            writer.write(data)
-            await writer.drain()
-        if writer.can_write_eof():
-            writer.write_eof()
-        else:
-            writer.close()
-            await writer.wait_closed()
