@@ -30,7 +30,7 @@ from holdfast.config.paths import (
     is_text,
 )
 from holdfast.config.settings import Config
-from holdfast.errors import SandboxUnavailable, UsageError, clearing_up
+from holdfast.errors import UsageError, clearing_up
 from holdfast.protocol.fence import Finding, Sandbox
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.ports import Clock, Hooks, Notifier, Provider, Store, Tool, Tools
@@ -83,8 +83,8 @@ _OWN_PLACES = "holdfast.tools.own:OwnPlaces"
 _BACKGROUND = "holdfast.tools.background:Background"
 _MAY_START = "holdfast.tools.fencing:may_start"
 _ENCLOSED = "holdfast.tools.fencing:enclosed"
-_BUBBLEWRAP = "holdfast.sandbox.bubblewrap:make"
-_LEAVES_OPEN = "holdfast.sandbox.bubblewrap:LEAVES_OPEN"
+_SANDBOX = "holdfast.sandbox.choice:opened"
+_SANDBOXES = "holdfast.sandbox.choice:findings"
 _HTTP_POOL = "holdfast.providers.http:HttpPool"
 _PROVIDERS = "holdfast.providers.registry:PROVIDERS"
 _ENTRY = "holdfast.providers.registry:Entry"
@@ -143,6 +143,8 @@ class App:
     """What the program gave to the runs that it drives, by session, for its own functions. The last one counts."""
     hooks: Hooks | None = None
     notifier: Notifier | None = None
+    sandbox: Finding | None = None
+    """The sandbox of commands; None: nothing starts one, or they run without."""
     _providers: dict[str, Provider] = field(default_factory=dict)
 
     @cached_property
@@ -268,10 +270,7 @@ class App:
             conduct=self._conduct(),
             context=self._context(),
         )
-        return Chosen(settings, (*notices(settings, self._leaves_open()), *config.warnings))
-
-    def _leaves_open(self) -> Iterable[str]:
-        return () if self.config.policy.walls.backend == "unsafe" else factory(_LEAVES_OPEN)
+        return Chosen(settings, (*notices(settings, self.sandbox), *config.warnings))
 
     def _context(self) -> Context:
         facts = self._side_facts("compaction.model", self.config.compaction_model)
@@ -351,7 +350,7 @@ async def open_app(
         images = factory(_IMAGES)(home.folder, clock, config.undo_keep_s) if home is not None else None
         extra_tools = [*tools_of_packages(config), *extra_tools]
         starts = bool(config.hooks or extra_tools) or factory(_MAY_START)(config.policy)
-        sandbox = await open_sandbox(config) if starts else None
+        sandbox, found = (await open_sandbox(config) if starts else None) or (None, None)
         hooks = None
         if config.hooks:
             enclosed = factory(_ENCLOSED)(sandbox, own, config.policy.walls) if sandbox else None
@@ -390,34 +389,28 @@ async def open_app(
             stored,
             hooks=hooks,
             notifier=notifier,
+            sandbox=found,
         )
         open_rooms.push_async_callback(_close_providers, app)
         await open_rooms.enter_async_context(app.controller)
         yield app
 
 
-async def open_sandbox(config: Config) -> Sandbox | None:
-    """Return the configured sandbox, probed; None if commands run without one.
+async def open_sandbox(config: Config) -> tuple[Sandbox, Finding] | None:
+    """Return the configured sandbox and what its probe found; None if commands run without one.
 
     Raises:
         SandboxUnavailable: it does not keep a program inside its fence here.
     """
-    if config.policy.walls.backend == "unsafe":
-        return None
-    sandbox, found = await probed_sandbox()
-    if found.fault:
-        hint = f"{found.hint} " if found.hint else ""
-        raise SandboxUnavailable(
-            f'The sandbox of [sandbox] mode = "bubblewrap" cannot be used: {found.fault}',
-            hint=f'{hint}With mode = "unsafe", commands run with your own permissions.',
-        )
-    return sandbox
+    mode = config.policy.walls.backend
+    opened: tuple[Sandbox, Finding] | None = None if mode == "unsafe" else await factory(_SANDBOX)(mode)
+    return opened
 
 
-async def probed_sandbox() -> tuple[Sandbox | None, Finding]:
-    """Return the sandbox of this machine, if it can have one, and whether it keeps anything out."""
-    made: Sandbox | Finding = factory(_BUBBLEWRAP)()
-    return (None, made) if isinstance(made, Finding) else (made, await made.probe())
+async def probed_sandboxes() -> Mapping[str, Finding]:
+    """Return whether the sandboxes keep anything out on this machine, by their names."""
+    found: Mapping[str, Finding] = await factory(_SANDBOXES)()
+    return found
 
 
 def _home_flag(home: Home, environ: Mapping[str, str]) -> str:

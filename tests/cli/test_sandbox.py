@@ -93,6 +93,37 @@ def test_where_the_sandbox_does_not_work_nothing_runs_and_the_exit_code_is_8(
     assert why in found["sandbox.bubblewrap"]["message"]
 
 
+@pytest.mark.requirement("L2", "S14")
+def test_under_landlock_secrets_are_masked_and_protected_files_are_put_back(cli: Cli) -> None:
+    cli.configure('[sandbox]\nmode = "landlock"\n')
+    (cli.folder / "outside.txt").write_text(BAIT)
+    secret = "-".join(("k7Fq2", "pL9xR4", "vT8mZ1"))
+    (cli.workspace / ".env").write_text(f"API_TOKEN={secret}\n")
+    (cli.workspace / ".envrc").write_text("use nix\n")
+    tries = (
+        "cat ../outside.txt .env; echo evil > .envrc; mkdir .vscode; echo {} > .vscode/tasks.json; echo x > a"
+    )
+    (cli.workspace / "try.sh").write_text(tries)
+    model = cli.model(calls("shell", command="bash try.sh"), says("Done."))
+    done = cli("run", "go", "-m", model, "--autonomy", "full")
+    assert done.code == 0, done.err
+    assert "sandbox (landlock), without network. It does not stop reading the secret files" in done.err
+    (text,) = results(cli)
+    assert BAIT not in text
+    assert secret not in text
+    assert "API_TOKEN=" in text
+    assert ": .envrc, .vscode. Commands in a sandbox may not do that" in text
+    assert "what was there before was put back" in text
+    assert (cli.workspace / ".envrc").read_text() == "use nix\n"
+    assert (cli.workspace / ".envrc.put-aside").read_text() == "evil\n"
+    assert not (cli.workspace / ".vscode" / "tasks.json").exists()
+    assert (cli.workspace / "a").read_text() == "x\n"
+    (row,) = rows(cli, "show", "last", "--tools")
+    assert row["walled"]["backend"] == "landlock"
+    journal = b"".join(path.read_bytes() for path in cli.home.rglob("*") if path.is_file())
+    assert secret.encode() not in journal
+
+
 @pytest.mark.requirement("L2")
 def test_where_no_tool_starts_a_program_no_sandbox_is_needed(cli: Cli) -> None:
     (cli.folder / "bin").mkdir()

@@ -118,7 +118,7 @@ BAD_LINES = [
     ("[sandbox]\ncpu = 0", 2, "sandbox.cpu = 0", "a duration from 1s"),
     ('[sandbox]\nread = ["tools", "/", "~"]', 2, "sandbox.read", "must begin with / or ~/"),
     ('[sandbox]\nread = ["~"]', 2, "sandbox.read", "is everything; name the folders"),
-    ('[sandbox]\nmode = "docker"', 2, "sandbox.mode = 'docker'", "one of bubblewrap, unsafe"),
+    ('[sandbox]\nmode = "docker"', 2, "sandbox.mode = 'docker'", "one of bubblewrap, landlock, unsafe"),
     ("[repeat]\nnote = 9", 2, "repeat.note = 9", "less than repeat.stop = 8"),
     ("[compaction]\nto = 0.8", 2, "compaction.to = 0.8", "less than compaction.at = 0.75"),
     ("[compaction]\nat = 0.96", 2, "compaction.at = 0.96", "0.95"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations.bench import Mutation
 
 _INSIDE = "tests/sandbox/test_bubblewrap.py"
+_LANDLOCK = "tests/sandbox/test_landlock.py"
 _FILTER = "tests/sandbox/test_seccomp.py"
 _FENCES = "tests/tools/test_fencing.py"
 _CLI = "tests/cli/test_sandbox.py"
@@ -67,13 +68,13 @@ WALLS = (
         '"--tmpfs", "/dev/shm"',
         _PLACES,
     ),
-    Mutation("root reads the file of passwords", _ARGV, '"etc/shadow*", ', "", _INSIDE),
+    Mutation("root reads the file of passwords", "sandbox/system.py", '"etc/shadow*", ', "", _INSIDE),
     Mutation(
         "root changes settings of the kernel", _ARGV, '_KERNEL = ("/proc/sys", ', "_KERNEL = (", _INSIDE
     ),
     Mutation(
         "a process takes all memory",
-        _ARGV,
+        "sandbox/system.py",
         '"RLIMIT_DATA": fence.memory_bytes',
         '"RLIMIT_DATA": 1 << 40',
         _INSIDE,
@@ -183,8 +184,8 @@ WALLS = (
     Mutation(
         "what a command made that controls other programs stays",
         "tools/aside.py",
-        "if not _is_harmless(path) and _put_aside(path)]",
-        "if _is_harmless(path) and _put_aside(path)]",
+        "if not _is_harmless(path) and put_aside(path)]",
+        "if _is_harmless(path) and put_aside(path)]",
         "tests/tools/test_aside.py",
     ),
     Mutation(
@@ -245,9 +246,58 @@ WALLS = (
     ),
     Mutation(
         "a run begins without the sandbox that was asked for",
-        "app.py",
-        "    if found.fault:\n        hint",
-        "    if found.fault and config is None:\n        hint",
+        "sandbox/choice.py",
+        "if sandbox is None or found.fault:",
+        "if sandbox is None:",
         _CLI,
+    ),
+    Mutation(
+        "without namespaces, root keeps its capabilities",
+        "sandbox/landlock_child.py",
+        "    _leave_capabilities(libc, ask, ",
+        "    (lambda *_: 0)(libc, ask, ",
+        _LANDLOCK,
+    ),
+    Mutation(
+        "without namespaces, other processes are signalled",
+        "sandbox/landlock.py",
+        "_SCOPES, _SCOPES_ABI = 0b11, 6",
+        "_SCOPES, _SCOPES_ABI = 0b01, 6",
+        _LANDLOCK,
+    ),
+    Mutation(
+        "without namespaces, one of a pair of sockets is connected to another place",
+        "sandbox/seccomp.py",
+        "*_argument(0), *_unless(_EQUAL, _AF_UNIX, _REFUSE),\n        *_argument(1), *streams,",
+        "*_argument(0), *_if(_EQUAL, _AF_UNIX, _ALLOW),\n        *_argument(1), *streams,",
+        _LANDLOCK,
+    ),
+    Mutation(
+        "without namespaces, the folders that were opened stay open",
+        "sandbox/landlock_child.py",
+        "        os.close(fd)\n",
+        "        fd += 0\n",
+        _LANDLOCK,
+    ),
+    Mutation(
+        "a folder of a killed call stays",
+        "sandbox/process.py",
+        "await asyncio.to_thread(own_folder.remove_left, keys)",
+        "await asyncio.to_thread(own_folder.remove_left, [])",
+        _LANDLOCK,
+    ),
+    Mutation(
+        "without namespaces, protected files are not kept",
+        _BUILDS,
+        'self.backend(walls) == "landlock"',
+        'self.backend(walls) == "bubblewrap"',
+        _CLI,
+    ),
+    Mutation(
+        "a protected file that was written within its time stays written",
+        "tools/kept.py",
+        "if _facts(found) == copy.facts and read_ns - found.st_ctime_ns > _FRESH_NS:",
+        "if copy.mode == found.st_mode and copy.facts[1] == found.st_ino:",
+        "tests/tools/test_kept.py",
     ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 
 import pytest
@@ -24,12 +25,14 @@ GUARDED = ("socket", "socketpair", "ioctl")
 IO_URING = (425, 426, 427)
 
 
-def verdict(machine: str, number: int, *arguments: int, architecture: int | None = None) -> int:
+def verdict(
+    machine: str, number: int, *arguments: int, architecture: int | None = None, program: bytes = b""
+) -> int:
     """What the kernel would do with a system call."""
     facts = struct.pack(
         "=IIQ6Q", number, architecture or ARCHITECTURES[machine], 0, *(*arguments, 0, 0, 0, 0, 0, 0)[:6]
     )
-    lines = [*struct.iter_unpack("=HBBI", seccomp.program(machine))]
+    lines = [*struct.iter_unpack("=HBBI", program or seccomp.program(machine))]
     place, loaded = 0, 0
     while True:
         code, if_true, if_false, value = lines[place]
@@ -41,6 +44,10 @@ def verdict(machine: str, number: int, *arguments: int, architecture: int | None
                 place += if_true if loaded == value else if_false
             case 0x35:
                 place += if_true if loaded >= value else if_false
+            case 0x45:
+                place += if_true if loaded & value else if_false
+            case 0x54:
+                loaded &= value
             case 0x06:
                 return int(value)
             case _:
@@ -86,3 +93,76 @@ def test_no_call_of_another_architecture_is_allowed() -> None:
     assert verdict("x86_64", 0x40000000 + 39) == REFUSED  # x32 has the same architecture, and other numbers
     assert verdict("aarch64", 20, architecture=ARCHITECTURES["x86_64"]) == REFUSED
     assert not seccomp.is_known("sparc64")
+
+
+# --- without namespaces ------------------------------------------------------------------------
+
+SHARED = {
+    "x86_64": {"chroot": 161, "shmget": 29, "semget": 64, "msgget": 68, "mq_open": 240, "syslog": 103},
+    "aarch64": {"chroot": 51, "shmget": 194, "semget": 190, "msgget": 186, "mq_open": 180, "syslog": 116},
+}
+ATTRIBUTES = {"x86_64": (188, 189, 190, 197, 198, 199), "aarch64": (5, 6, 7, 14, 15, 16)}
+SENDTO = {"x86_64": 44, "aarch64": 206}
+CHOWN = {"x86_64": (94, ()), "aarch64": (54, (0,))}
+"""The number of a call that gives a file away, and its arguments before the owner, without the path."""
+OF_OTHERS = {"x86_64": {302: 0, 141: 1, 203: 0, 251: 1}, "aarch64": {261: 0, 140: 1, 122: 0, 30: 1}}
+CLONE3, NEW_USER, UNKNOWN, UNSUPPORTED, SKIPPED = 435, 0x10000011, 0x00050026, 0x0005005F, 0x00050000
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize("machine", CALLS)
+@pytest.mark.parametrize("has_network", [False, True])
+def test_without_namespaces_all_of_that_is_refused_and_what_reaches_others(
+    machine: str, has_network: bool
+) -> None:
+    program = seccomp.shared_program(machine, has_network=has_network)
+    for name, number in (CALLS[machine] | SHARED[machine]).items():
+        if name not in GUARDED:
+            told = verdict(machine, number, program=program)
+            assert told == (ALLOWED if name in HARMLESS else REFUSED), name
+    assert verdict(machine, 0, architecture=I386, program=program) == REFUSED
+    assert verdict(machine, CLONE3, program=program) == UNKNOWN
+    assert verdict(machine, CALLS[machine]["clone"], NEW_USER, program=program) == REFUSED
+    assert {verdict(machine, number, program=program) for number in ATTRIBUTES[machine]} == {UNSUPPORTED}
+    for number, place in OF_OTHERS[machine].items():
+        own, other = ([0] * place + [pid] for pid in (0, 4711))
+        assert verdict(machine, number, *own, program=program) == ALLOWED
+        assert verdict(machine, number, *other, program=program) == REFUSED
+    for flags, told in ((0, ALLOWED), (0x20000000, REFUSED), (0x20004000, REFUSED)):
+        assert verdict(machine, SENDTO[machine], 3, 0, 1, flags, program=program) == told
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize("machine", CALLS)
+def test_without_namespaces_sockets_are_pairs_and_tcp_where_there_is_a_network(machine: str) -> None:
+    closed, opened = (seccomp.shared_program(machine, has_network=each) for each in (False, True))
+    call, pair = CALLS[machine]["socket"], CALLS[machine]["socketpair"]
+    kinds = [(family, kind | flags, protocol)
+             for family in range(48) for kind in range(1, 11) for flags in (0, 0o2004000)
+             for protocol in (0, 6, 17, 132, 262)]  # fmt: skip
+    assert not [each for each in kinds if verdict(machine, call, *each, program=closed) == ALLOWED]
+    found = {each for each in kinds if verdict(machine, call, *each, program=opened) == ALLOWED}
+    assert found == {
+        (family, 1 | flags, protocol) for family in (2, 10) for flags in (0, 0o2004000) for protocol in (0, 6)
+    }
+    pairs = {
+        (family, kind & 15)
+        for family, kind, _ in kinds
+        if verdict(machine, pair, family, kind, 0, program=opened) == ALLOWED
+    }
+    assert pairs == {(1, 1), (1, 5)}
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize("machine", CALLS)
+def test_without_namespaces_no_file_is_given_away(machine: str) -> None:
+    program = seccomp.shared_program(machine, has_network=False)
+    number, before = CHOWN[machine]
+    as_it_is, own = (0xFFFFFFFF, 0xFFFFFFFF), (os.geteuid(), os.getegid())
+    for owner, told in (
+        (own, SKIPPED),
+        (as_it_is, SKIPPED),
+        ((4711, own[1]), REFUSED),
+        ((own[0], 4711), REFUSED),
+    ):
+        assert verdict(machine, number, *before, 0, *owner, program=program) == told

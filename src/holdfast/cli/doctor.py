@@ -23,7 +23,7 @@ import typer
 
 from holdfast.access.sealing import KEY_FILE_VARIABLE, keyring_name
 from holdfast.access.store import SecretStore
-from holdfast.app import factories, factory, facts_of, open_store, probed_sandbox
+from holdfast.app import factories, factory, facts_of, open_sandbox, open_store, probed_sandboxes
 from holdfast.cli.found import find_providers
 from holdfast.cli.options import HomeFlag, JsonFlag, home_of
 from holdfast.cli.terminal import say, say_json, with_commands
@@ -32,7 +32,7 @@ from holdfast.config.load import UNSAFE, load
 from holdfast.config.notices import unknowns
 from holdfast.config.paths import Home
 from holdfast.config.settings import Config
-from holdfast.errors import ConfigError, HoldfastError, StorageError, UsageError
+from holdfast.errors import ConfigError, HoldfastError, SandboxUnavailable, StorageError, UsageError
 from holdfast.protocol.counts import counted
 from holdfast.protocol.hooks import HookSource
 from holdfast.protocol.search import KEY_VARIABLES, engine_of
@@ -218,16 +218,14 @@ def check_keys(home: Home) -> Iterator[Finding]:
 
 def check_sandbox(home: Home) -> Iterator[Finding]:
     """Check how commands are confined, and whether the sandbox keeps anything out here."""
-    _, found = asyncio.run(probed_sandbox())
-    if found.fault:
-        yield Finding("sandbox.bubblewrap", "warning", found.fault, found.hint)
-    else:
-        told = f"it works; it does not stop {'; '.join(found.leaves_open)}"
-        yield Finding("sandbox.bubblewrap", "ok", told)
+    found = asyncio.run(probed_sandboxes())
+    for name, each in found.items():
+        told = each.fault or f"it works; it does not stop {'; '.join(each.leaves_open)}"
+        yield Finding(f"sandbox.{name}", "warning" if each.fault else "ok", told, each.hint)
     with contextlib.suppress(ConfigError):
         mode = load(home, Path.cwd(), {}, os.environ).settings["sandbox.mode"]
         if mode.value != "unsafe":
-            is_broken = bool(found.fault)
+            is_broken = bool(found[mode.value].fault)
             hint = "Runs that offer the shell exit with 8." if is_broken else ""
             yield Finding(
                 "sandbox.mode", "fault" if is_broken else "ok", f"commands run in {mode.value}", hint
@@ -275,7 +273,7 @@ def check_egress(home: Home) -> Iterator[Finding]:
     told = f"tools reach {listed}" if hosts else "tools reach no host"
     if config.policy.walls.backend == "unsafe":
         yield Finding("egress", "ok", f"{told}; commands, without a sandbox, reach everything")
-    elif hosts and (fault := asyncio.run(_fault_of_proxy())):
+    elif hosts and (fault := asyncio.run(_fault_of_proxy(config))):
         hint = "Until this is mended, commands have no network."
         yield Finding("egress", "fault", f"{told}; commands do not: {fault}", hint)
     else:
@@ -317,12 +315,13 @@ def check_secrets(home: Home) -> Iterator[Finding]:
         )
 
 
-async def _fault_of_proxy() -> str:
+async def _fault_of_proxy(config: Config) -> str:
     """Return why commands in the sandbox do not get to the proxy; empty if they do."""
-    sandbox, found = await probed_sandbox()
-    if sandbox is None or found.fault:
+    try:
+        opened = await open_sandbox(config)
+    except SandboxUnavailable:
         return "the sandbox does not work."
-    fault: str = await factory(_PROXY_PROBE)(sandbox)
+    fault: str = await factory(_PROXY_PROBE)(opened[0]) if opened is not None else ""
     return fault
 
 

@@ -136,6 +136,8 @@ _MEMORY_BYTES = (64 << 20, 1 << 44)
 _FILE_BYTES = (1 << 20, 1 << 50)
 _PROCESSES = (8, 100_000)
 _CPU_S = (1, 30 * 86_400)
+_MODES = ("bubblewrap", "landlock", "unsafe")
+"""From the strictest to the loosest."""
 _FOLDERS = 'folders, like ["~/.pyenv", "/srv/data"]'
 
 
@@ -148,7 +150,7 @@ def _is_denied(value: Any) -> float:
 
 
 def _fenced(value: Any) -> float:
-    return float(value != "unsafe")
+    return -float(_MODES.index(value))
 
 
 def _script(model: Any) -> str:
@@ -243,7 +245,7 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(
         "sandbox.mode",
-        choice("bubblewrap", "unsafe"),
+        choice(*_MODES),
         "How commands are confined. `unsafe` runs them with the user's own permissions.",
         "unsafe",
         "tighten",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from holdfast.errors import UsageError
+from holdfast.protocol.fence import Finding
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.settings import Settings
 
@@ -15,12 +16,12 @@ _SHOWN = 5
 _UNASKED = " Unknown programs run there without a question, and without network."
 
 
-def notices(settings: Settings, leaves_open: Iterable[str]) -> Iterable[str]:
+def notices(settings: Settings, sandbox: Finding | None) -> Iterable[str]:
     """Yield what is not as one might think about the money, the window and the sandbox of a run.
 
     Args:
         settings: The settings of the run.
-        leaves_open: What its sandbox does not stop, each as half a sentence.
+        sandbox: What is known of its sandbox; None: it has none.
 
     Raises:
         UsageError: a cost limit was set, and what the model costs is not known.
@@ -33,15 +34,15 @@ def notices(settings: Settings, leaves_open: Iterable[str]) -> Iterable[str]:
                 hint=f"{way_out} output_usd_per_mtok; or leave the cost limit unset.",
             )
         yield from unknowns(facts)
-    if found := "; ".join(leaves_open):
+    if sandbox is not None:
         hosts = settings.policy.allowed_hosts
         network = (
             f"and reach {', '.join(hosts[:_SHOWN])}{' ...' if len(hosts) > _SHOWN else ''}" if hosts else ""
         )
         unasked = _UNASKED if settings.policy.sandboxed == "allow" else ""
         yield (
-            f"Commands run in a sandbox (bubblewrap), {network or 'without network'}.{unasked} "
-            f"It does not stop {found}."
+            f"Commands run in a sandbox ({sandbox.backend}), {network or 'without network'}.{unasked} "
+            f"It does not stop {'; '.join(sandbox.leaves_open)}."
         )
 
 

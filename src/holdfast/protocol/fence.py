@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from holdfast.protocol.traffic import Exchange, StandIn
 
-Backend = Literal["bubblewrap", "unsafe"]
+Backend = Literal["bubblewrap", "landlock", "unsafe"]
 Network = Literal["none", "proxy"]
 
 MEMORY_BYTES = 2 << 30
@@ -129,6 +129,10 @@ class Launch(msgspec.Struct, frozen=True):
     """What it reads from descriptors of these numbers. A sandbox needs it."""
     opened: Mapping[int, str] = {}
     """Files and folders that a sandbox shows, by the numbers of their descriptors. No link on the way is followed."""
+    own_folder: str = ""
+    """A folder that the sandbox makes for it, which is removed when its tree has ended."""
+    processes: int = 0
+    """How many there may be of its tree at a time; 0: the sandbox counts by itself, or nobody does."""
     covered: tuple[str, ...] = ()
     """Files that a sandbox mounts something on. Where one is gone by then, it makes an empty one, which is removed
     when the tree has ended."""

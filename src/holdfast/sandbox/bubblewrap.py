@@ -24,6 +24,7 @@ from holdfast.policy.paths import is_inside
 from holdfast.protocol.fence import Backend, Fence, Finding, Held, Launch
 from holdfast.sandbox import proxy, proxy_tls, seccomp
 from holdfast.sandbox.probing import attempt
+from holdfast.sandbox.system import SYSTEM, limits, secrets_of_system
 
 PROGRAM = "bwrap"
 LEAVES_OPEN = (
@@ -37,14 +38,6 @@ _HINT = (
     "(`--security-opt seccomp=unconfined --security-opt systempaths=unconfined`)."
 )
 _NOT_ITSELF = "Look whether the bwrap that PATH leads to is the program of the package bubblewrap."
-_SYSTEM = (
-    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix/store",
-)  # fmt: skip
-_SECRETS = (
-    "etc/shadow*", "etc/gshadow*", "etc/sudoers*", "etc/ssh/*_key", "etc/ssl/private", "etc/krb5.keytab",
-    "etc/kubernetes", "etc/docker/*.json", "etc/wireguard", "etc/NetworkManager/system-connections",
-)  # fmt: skip
-"""A process of root has root's access to files also in a namespace where it is somebody else."""
 _KERNEL = ("/proc/sys", "/proc/bus", "/proc/fs", "/proc/irq", "/proc/acpi", "/proc/scsi")
 """Settings of the kernel, which root could change."""
 _KERNEL_FILES = (
@@ -61,7 +54,6 @@ _NAMESPACES = (
 _ORDINARY_USER = "1000"
 """Who root is inside."""
 _PRIVATE_BYTES = str(1 << 30)
-_MOST_OPEN_FILES = 4096
 MAX_PLACES = 2_000
 """The most masks and the like of one command. Their time grows with the square: about 5 s for so many."""
 _TEMPORARY = "/tmp"
@@ -138,13 +130,7 @@ class Bubblewrap:
             covered=(*fence.masked, *fence.protected),
             held=held,
             env={**launch.env, "TMPDIR": _TEMPORARY, **variables},
-            limits={
-                "RLIMIT_DATA": fence.memory_bytes,
-                "RLIMIT_FSIZE": fence.file_bytes,
-                "RLIMIT_CPU": fence.cpu_s,
-                "RLIMIT_NOFILE": _MOST_OPEN_FILES,
-                "RLIMIT_CORE": 0,
-            },
+            limits=limits(fence),
         )
 
 
@@ -172,12 +158,12 @@ def _identity() -> tuple[str, ...]:
 
 def _system() -> Iterator[str]:
     """Yield the arguments that show the system."""
-    for path in _SYSTEM:
+    for path in SYSTEM:
         if Path(path).is_symlink():
             yield from ("--symlink", str(Path(path).readlink()), path)
         elif Path(path).is_dir():
             yield from ("--ro-bind", path, path)
-    for path in sorted(str(each) for pattern in _SECRETS for each in Path("/").glob(pattern)):
+    for path in secrets_of_system():
         yield from _mask(path)
     yield from ("--proc", "/proc")
     for path in _KERNEL:
@@ -217,7 +203,7 @@ def _gate(number: int) -> Iterator[str]:
 def _with_interpreter(fence: Fence) -> Fence:
     """Return the fence with the Python that makes the way to the proxy, unless it is shown anyway."""
     folder = proxy.interpreter()
-    is_shown = any(is_inside(shown, folder) for shown in (*_SYSTEM, *fence.writable, *fence.readable))
+    is_shown = any(is_inside(shown, folder) for shown in (*SYSTEM, *fence.writable, *fence.readable))
     return fence if is_shown else replace(fence, readable=(*fence.readable, folder))
 
 

@@ -17,8 +17,7 @@ The next driver of a session knows only the keys of its calls. `end_trees` ends 
 environment, and everything below a guard, which has the key in its name. Where the kernel does not allow adoption
 (macOS) and has no /proc, only process groups are known.
 
-It uses little of the standard library and nothing else, so that it starts in milliseconds. `process` waits for
-calls.
+It uses little of the standard library and nothing else, so that it starts in milliseconds.
 """
 
 # Pathlib would double the time that the keeper takes to start.
@@ -41,7 +40,6 @@ from typing import Any, NamedTuple, NoReturn
 
 VARIABLE = "HOLDFAST_CALL"
 """The environment variable that names the call of a process."""
-
 MAX_FDS = 64
 """The most open files of one call."""
 _END_S = 0.9
@@ -161,8 +159,7 @@ def _processes() -> Iterable[tuple[int, _Stat]]:
 
 
 def _stat(pid: int) -> _Stat | None:
-    """Return None if the process is gone or a zombie. A process whose first thread has ended is not a zombie while
-    another thread runs."""
+    """Return None if the process is gone or a zombie, which it is not while one of its threads runs."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             head, _, tail = file.read().rpartition(b")")
@@ -175,12 +172,10 @@ def _stat(pid: int) -> _Stat | None:
 
 
 def _environment(pid: int) -> set[bytes]:
-    """Return its variables as NAME=VALUE; nothing if it is gone or belongs to another user."""
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            return set(file.read().split(b"\0"))
-    except OSError:
-        return set()
+    """Return its variables as NAME=VALUE; nothing if it is gone or another user's."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
+        return set(file.read().split(b"\0"))
+    return set()
 
 
 def _kill(look: Callable[[], list[int]]) -> bool:
@@ -283,18 +278,30 @@ def _kill_strays(guards: Collection[int]) -> bool:
 class _Inside(NamedTuple):
     """The processes in a sandbox."""
 
-    first: int
-    """A descriptor of the first one. The kernel ends all others with it."""
+    first: list[int]
+    """A descriptor of the first one, if the kernel ends all others with it."""
     folder: int
-    """A descriptor of its /proc."""
+    """A descriptor of its /proc; -1: it has none of its own."""
     most: int
     """How many there may be."""
 
     def are_too_many(self) -> bool:
         """Return whether there are more than that."""
         with contextlib.suppress(OSError):  # it has ended
-            return sum(map(str.isdigit, os.listdir(self.folder))) > self.most
+            found = os.listdir(self.folder) if self.folder >= 0 else _below()
+            return sum(map(str.isdigit, found)) > self.most
         return False
+
+
+def _below() -> list[str]:
+    """Return what is below this process. Reads nothing of other processes: it is asked often."""
+    found = [str(os.getpid())]
+    for pid in found:
+        with contextlib.suppress(OSError):
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                with open(f"/proc/{pid}/task/{thread}/children") as file:
+                    found += file.read().split()
+    return found[1:]
 
 
 class _TooLate(Exception):
@@ -312,7 +319,8 @@ def _guard(control: socket.socket, fds: list[int], driver: Collection[int]) -> N
             ends, root = [control.fileno(), *driver], 0
             try:
                 root, pipes = _started(request, fds)
-                inside = _let_in(pipes, request["held"], [wakes, *ends]) if pipes else None
+                inside = _Inside([], -1, request["processes"]) if request["processes"] else None
+                inside = _let_in(pipes, request["held"], [wakes, *ends]) if pipes else inside
             except _TooLate:
                 _tell(control, "late", 0)
             except (OSError, ValueError) as error:
@@ -435,8 +443,7 @@ def _limit(limits: dict[str, int]) -> None:
             hard = resource.getrlimit(kind)[1]
             least = most if hard == resource.RLIM_INFINITY else min(most, hard)
             # The kernel warns by a signal that names the limit, and kills a moment later.
-            spare = name == "RLIMIT_CPU" and least != hard
-            resource.setrlimit(kind, (least, least + spare))
+            resource.setrlimit(kind, (least, least + (name == "RLIMIT_CPU" and least != hard)))
 
 
 def _let_in(pipes: tuple[int, int], held: dict[str, Any], others: list[int]) -> _Inside | None:
@@ -462,7 +469,7 @@ def _let_in(pipes: tuple[int, int], held: dict[str, Any], others: list[int]) -> 
     if not _are_in_place(pid, held["mounts"]):
         raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
     folder = os.open(f"/proc/{pid}/root{held['folder']}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    inside = _Inside(os.pidfd_open(pid), folder, held["processes"])
+    inside = _Inside([os.pidfd_open(pid)], folder, held["processes"])
     # Set here, it counts what is inside, with threads. It stops what is faster than the guard. It does not bind root.
     with contextlib.suppress(OSError, ValueError):
         resource.prlimit(pid, resource.RLIMIT_NPROC, (4 * inside.most, 4 * inside.most))
@@ -489,9 +496,7 @@ def _are_in_place(pid: int, mounts: dict[str, tuple[bool, str]]) -> bool:
 
 
 def _watch(root: int, control: socket.socket, ends: list[int], wakes: int, inside: _Inside | None) -> None:
-    """Wait until the program exits, one of `ends` becomes readable, or there are too many processes, then end the
-    tree. Return when it is gone.
-    """
+    """Wait until the program exits, one of `ends` is readable, or there are too many processes. End the tree."""
     has_exited = False
 
     def is_left() -> bool:
@@ -508,9 +513,9 @@ def _watch(root: int, control: socket.socket, ends: list[int], wakes: int, insid
         if inside and inside.are_too_many():
             has_exited = True
             _tell(control, "processes", inside.most)
-    if inside:
+    for first in inside.first if inside else ():
         with contextlib.suppress(OSError):
-            signal.pidfd_send_signal(inside.first, signal.SIGKILL)
+            signal.pidfd_send_signal(first, signal.SIGKILL)
     _end_all(root, wakes, is_left)
 
 
@@ -518,20 +523,15 @@ def _end_all(root: int, wakes: int, is_left: Callable[[], bool]) -> None:
     """End everything below this process. Return when it is gone."""
     pause_s = _POLL_S
     while is_left():
-        # Repeat, because something may have escaped.
-        _kill_tree(root)
+        _kill_tree(root)  # again, because something may have escaped
         _ready([wakes], pause_s)
         pause_s = min(2 * pause_s, 1.0)
 
 
 def _kill_tree(root: int) -> None:
     """Kill everything below this process; without /proc, the group of the first process."""
-
-    def tree() -> list[int]:
-        return _with_descendants(dict(_processes()), {os.getpid()})[1:]
-
     if _stat(os.getpid()):
-        _kill(tree)
+        _kill(lambda: _with_descendants(dict(_processes()), {os.getpid()})[1:])
         return
     with contextlib.suppress(OSError):
         os.killpg(root, signal.SIGSTOP)
@@ -565,9 +565,7 @@ def _ready(fds: Iterable[int], timeout_s: float | None = None) -> set[int]:
 
 
 def _pidfd(pid: int) -> list[int]:
-    """Return a descriptor that becomes readable when the process ends, in case another process keeps its end of the
-    socket; None if the system has none.
-    """
+    """Return what becomes readable when the process ends: another one may keep its end of the socket."""
     with contextlib.suppress(OSError, AttributeError):
         return [os.pidfd_open(pid)]
     return []

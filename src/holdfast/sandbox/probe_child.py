@@ -15,6 +15,7 @@ import ctypes
 import json
 import os
 import platform
+import resource
 import socket
 import subprocess
 import sys
@@ -30,7 +31,8 @@ _EPERM = 1
 def main() -> None:
     """Try everything, and tell."""
     facts = json.loads(sys.argv[1])
-    done = [name for name, tried in _forbidden(facts).items() if _succeeds(tried)]
+    forbidden = ((name, tried) for name, tried in _forbidden(facts).items() if name not in facts["lets"])
+    done = [name for name, tried in forbidden if _succeeds(tried)]
     failed = [name for name, tried in _needed().items() if not _succeeds(tried)]
     print(json.dumps({"bait": facts["bait"], "done": done, "failed": failed}))
 
@@ -47,12 +49,15 @@ def _forbidden(facts: dict[str, Any]) -> dict[str, Callable[[], object]]:
         "connect to a server of this machine": lambda: socket.create_connection(
             ("127.0.0.1", facts["port"]), 2
         ),
+        "connect to an abstract socket": lambda: _connect(f"\0{facts['bait']}"),
         "send a datagram": lambda: socket.socket(type=socket.SOCK_DGRAM).sendto(b"x", ("192.0.2.1", 9)),
-        "signal a process outside": lambda: _signals(facts["pid"], facts["begun"]),
+        "signal a process outside": lambda: _signals(facts["pid"]) and _is(facts),
         "see processes outside": lambda: _others_are_seen(),
         "make a user namespace": lambda: _unshared(),
         "use io_uring": lambda: _is_called(_IO_URING_SETUP),
         "talk to a hypervisor": lambda: socket.socket(_AF_VSOCK),
+        "see the variables of Holdfast": lambda: _has(f"/proc/{facts['pid']}/environ", "") and _is(facts),
+        "change the limits of Holdfast": lambda: _limited(facts["pid"]) and _is(facts),
         "see the variables of its starter": lambda: _is_told_secrets(),
         "change settings of the kernel": lambda: _write("/proc/sys/kernel/core_pattern", os.O_WRONLY),
         "write to the system": lambda: _write("/usr/written"),
@@ -63,7 +68,7 @@ def _needed() -> dict[str, Callable[[], object]]:
     return {
         "write a file": lambda: _write("written"),
         "run a program": lambda: subprocess.run(["/bin/sh", "-c", "true"], check=True),
-        "write to /tmp": lambda: _write("/tmp/written"),
+        "write a temporary file": lambda: _write(f"{os.environ['TMPDIR']}/written"),
         "make a pair of sockets": socket.socketpair,
     }
 
@@ -93,17 +98,33 @@ def begun(pid: int) -> str:
         return ""
 
 
-def _signals(pid: int, when: str) -> bool:
-    """Signal 0 does nothing, and says whether another signal could. Inside, another process may have this number: in
-    a container they are small.
+def _is(facts: dict[str, Any]) -> bool:
+    """Whether its number leads to the process outside. In a container numbers are small, and another one inside may
+    have the same.
     """
+    return begun(facts["pid"]) in ("", facts["begun"])
+
+
+def _signals(pid: int) -> bool:
+    """Signal 0 does nothing, and says whether another signal could."""
     os.kill(pid, 0)
-    return begun(pid) in ("", when)
+    return True
 
 
 def _others_are_seen() -> bool:
     """Whether there are processes beside this one, its children, and what started it."""
     return len([name for name in os.listdir("/proc") if name.isdigit()]) > 4
+
+
+def _connect(name: str) -> None:
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(name)
+
+
+def _limited(pid: int) -> bool:
+    """Whether another process's limits could be changed. This changes nothing: they become what they are."""
+    limits = resource.prlimit(pid, resource.RLIMIT_CORE)
+    return resource.prlimit(pid, resource.RLIMIT_CORE, limits) == limits
 
 
 def _unshared() -> bool:

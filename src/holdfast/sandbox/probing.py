@@ -16,6 +16,7 @@ import secrets
 import socket
 import sys
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
 
 from holdfast.protocol.fence import Fence, Launch, Sandbox
@@ -27,11 +28,17 @@ _TIMEOUT_S = 20.0
 _SHOWN_CHARS = 300
 
 
-async def attempt(sandbox: Sandbox) -> str:
-    """Return what is wrong with a sandbox, as a sentence; empty if it keeps its fences."""
+async def attempt(sandbox: Sandbox, lets: Collection[str] = ()) -> str:
+    """Return what is wrong with a sandbox, as a sentence; empty if it keeps its fences.
+
+    Args:
+        sandbox: The sandbox.
+        lets: What it does not claim to stop, by the names of `probe_child`.
+    """
     with (
         tempfile.TemporaryDirectory(prefix="holdfast-probe-") as folder,
         socket.create_server(("127.0.0.1", 0)) as server,
+        socket.socket(socket.AF_UNIX) as abstract,
     ):
         outside, inside = Path(folder, "outside"), Path(folder, "inside")
         (inside / "kept").mkdir(parents=True)
@@ -45,12 +52,15 @@ async def attempt(sandbox: Sandbox) -> str:
             masked=(str(inside / "masked"),),
             protected=(str(inside / "kept" / "protected"),),
         )
+        abstract.bind(f"\0{bait}")
+        abstract.listen()
         facts = {
             "bait": bait,
             "outside": str(outside),
             "port": server.getsockname()[1],
             "pid": os.getpid(),
             "begun": begun(os.getpid()),
+            "lets": [*lets],
         }
         fault = _fault(await _ended(sandbox, fence, facts), bait)
         strange = [path.name for path in outside.iterdir() if path.name != "bait"]

@@ -30,7 +30,7 @@ from holdfast.errors import Lapsed, SandboxUnavailable
 from holdfast.protocol.counts import counted
 from holdfast.protocol.fence import FLOOD_BYTES, NO_INPUT, WITH_OUTPUT, Launch, Sandbox
 from holdfast.protocol.traffic import NO_REQUESTS, Requests
-from holdfast.sandbox import keeper
+from holdfast.sandbox import keeper, own_folder
 from holdfast.sandbox.proxy import Proxy, Way
 
 _NO_SANDBOX = "This session runs its commands in a sandbox, and this process has none."
@@ -132,6 +132,8 @@ class Processes:
         righted: list[str] = []
 
         async def put_right() -> None:
+            if launch.own_folder:
+                await asyncio.to_thread(own_folder.remove, launch.own_folder)
             if launch.put_right is not None:
                 righted.extend(await asyncio.to_thread(launch.put_right))
 
@@ -159,6 +161,7 @@ class Processes:
         """End every process of the calls with these keys, no matter which driver started it."""
         if keys:
             await asyncio.to_thread(keeper.end_trees, frozenset(keys))
+            await asyncio.to_thread(own_folder.remove_left, keys)
 
     async def aclose(self) -> None:
         """End what still runs, then the keeper."""
@@ -257,6 +260,7 @@ class _Tree:
             "limits": dict(launch.limits),
             "held": to_builtins(launch.held),
             "covered": launch.covered,
+            "processes": launch.processes,
         }
         writer.write(json.dumps(request).encode() + b"\n")
         return _Tree(launch.key, reader, writer)

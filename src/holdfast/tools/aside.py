@@ -56,7 +56,7 @@ def put_right(before: Mapping[str, Place], paths: Iterable[str]) -> tuple[str, .
     now = seen(paths)
     known = {place.identity for place in before.values()}
     made = [path for path, place in now.items() if path not in before and place.identity not in known]
-    changed = [path for path in made if not _is_harmless(path) and _put_aside(path)]
+    changed = [path for path in made if not _is_harmless(path) and put_aside(path)]
     for path, place in before.items():
         if place.target and seen([path]).get(path) != place and _put_back(path, place.target):
             changed.append(path)
@@ -71,8 +71,8 @@ def told(changed: Collection[str], workspace: str) -> str:
     shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
     return (
         f"\n[While it ran, files came or changed that control other programs: {shown}. Commands in a sandbox may not "
-        f"make them. They were put aside under the same name with {ASIDE}, and links were put back. A person can "
-        "make them.]"
+        f"do that. What came was put aside under the same name with {ASIDE}, and what was there before was put back. "
+        "A person can make or change them.]"
     )
 
 
@@ -89,9 +89,9 @@ def _is_harmless(path: str) -> bool:
     return name in _PASSING
 
 
-def _put_aside(path: str) -> bool:
+def put_aside(path: str) -> bool:
     """Rename it. Nothing on the way may be a link: a program may swap a folder at any moment."""
-    with suppress(OSError), _folder_of(path) as (folder, name):
+    with suppress(OSError), folder_of(path) as (folder, name):
         names = {*os.listdir(folder)}
         free = next(each for each in _names(name) if each not in names)
         os.rename(name, free, src_dir_fd=folder, dst_dir_fd=folder)
@@ -109,16 +109,16 @@ def _names(name: str) -> Iterator[str]:
 
 def _put_back(path: str, target: str) -> bool:
     """Make a link again, if its folder is still there."""
-    with suppress(OSError), _folder_of(path) as (folder, name):
+    with suppress(OSError), folder_of(path) as (folder, name):
         if os.path.lexists(path):
-            _put_aside(path)
+            put_aside(path)
         os.symlink(target, name, dir_fd=folder)
         return True
     return False
 
 
 @contextmanager
-def _folder_of(path: str) -> Iterator[tuple[int, str]]:
+def folder_of(path: str) -> Iterator[tuple[int, str]]:
     """Open the folder of a path, and return its descriptor with the last name.
 
     Raises:

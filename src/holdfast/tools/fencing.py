@@ -36,6 +36,7 @@ from holdfast.sandbox.proxy import libraries
 from holdfast.tools.aside import Place, put_right, seen
 from holdfast.tools.blocking import Refused, in_thread
 from holdfast.tools.git_folders import is_repository
+from holdfast.tools.kept import Kept, keep, righted
 from holdfast.tools.own import OwnPlaces, own_places
 from holdfast.tools.repository import find
 
@@ -262,16 +263,24 @@ class Fences:
             return launch
         is_cut = walled is None or walled.network == "none"
         reached = () if is_cut else hosts
+        is_keeping = self.backend(walls) == "landlock"
 
-        def looked() -> tuple[Fence, dict[str, Place]]:
+        def looked() -> tuple[Fence, dict[str, Place], Kept | None]:
             rules = self.rules(workspace, walls, readable, reached)
             if walled is not None and walled.digest != rules.digest():
                 raise Refused(_CHANGED)
             look = self._look(rules, walls)
-            return _filled(rules, look, self._own.homes), seen(look.places())
+            fence = _filled(rules, look, self._own.homes)
+            return fence, seen(look.places()), keep(fence, self._own.homes) if is_keeping else None
 
-        fence, before = await in_thread(looked)
-        return replace(launch, fence=fence, put_right=lambda: self._put_right(before, fence, walls))
+        fence, before, kept = await in_thread(looked)
+
+        def put_all_right() -> tuple[str, ...]:
+            if kept is None:
+                return self._put_right(before, fence, walls)
+            return righted(kept, before, lambda known: self._put_right(known, fence, walls))
+
+        return replace(launch, fence=fence, put_right=put_all_right)
 
     def _repository(self, workspace: str) -> Sequence[str]:
         """Return the folders of a repository that lies elsewhere, as a worktree's and a submodule's do. One that does

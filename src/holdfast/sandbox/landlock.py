@@ -1,0 +1,210 @@
+"""The backend `landlock`: a process gives up all rights that its fence does not name, and then becomes the program.
+
+It needs a Linux from 6.12 on and nothing else: no program, no namespaces, no rights. Landlock allows files by rules,
+and TCP to one port. A filter of system calls takes what Landlock does not know. `landlock_child` does both to itself,
+and reads from a descriptor what to do. `probe` finds out whether all this works on a machine.
+
+Landlock cannot take anything out of a folder that it allows, and nothing is hidden: there is one list of files and
+one list of processes. So commands can read the secret files of the workspace, whose values Holdfast masks, and
+change what is protected there, which `tools.kept` puts back afterwards.
+"""
+
+# The system has hundreds of files that are allowed one by one.
+# ruff: noqa: PTH110, PTH112, PTH114, PTH118, PTH208
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from holdfast.policy.paths import is_inside
+from holdfast.protocol.fence import Backend, Fence, Finding, Launch
+from holdfast.sandbox import seccomp
+from holdfast.sandbox.own_folder import new_name
+from holdfast.sandbox.probing import attempt
+from holdfast.sandbox.system import SYSTEM, limits, secrets_of_system
+
+LEAVES_OPEN = (
+    "reading the secret files of the workspace (their values are masked in what it prints)",
+    "changing files that control other programs (.git/hooks, .vscode) for as long as the command runs",
+    "changing the mode and the times of files that belong to you, wherever they are",
+    "seeing the names and sizes of files everywhere",
+    "using all processors until the time limit",
+)
+LETS = ("read a masked file", "change a protected file", "remove a protected file",
+        "rename the folder of a protected file")  # fmt: skip
+"""What the probe finds open, and what is put back or masked."""
+_HINT = "It needs Linux 6.12 or later, with landlock in the list of /sys/kernel/security/lsm."
+_CHILD = Path(__file__).with_name("landlock_child.py").read_text(encoding="utf-8")
+
+
+_EXECUTE, _WRITE, _READ, _LIST = 1, 2, 4, 8
+_CONTROL_DEVICES = 1 << 15
+_TRUNCATE = 1 << 14
+_MAKE_DEVICES = 1 << 6 | 1 << 11
+_USE = _EXECUTE | _READ | _LIST
+_FILES_BY_ABI = ((5, (1 << 16) - 1), (3, (1 << 15) - 1), (2, (1 << 14) - 1), (1, (1 << 13) - 1))
+"""From which version on, and the rights to files that it knows."""
+_TCP, _TCP_ABI = 0b11, 4
+"""To bind and to connect."""
+_SCOPES, _SCOPES_ABI = 0b11, 6
+"""Abstract sockets, and signals."""
+_VERSION = 1
+_CREATE = 444
+
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+_SHARED_MEMORY = "/dev/shm"
+_KERNEL = tuple(
+    f"/proc/{name}"
+    for name in (
+        "self", "sys", "cpuinfo", "meminfo", "stat", "version", "uptime", "loadavg", "filesystems", "swaps", "vmstat",
+        "cmdline", "devices", "cgroups", "pressure", "diskstats", "partitions",
+    )
+)  # fmt: skip
+"""Nothing about other processes, not even their arguments. `self` is the first program only: what it starts has a
+folder that nobody can name before."""
+_FIRST_FD = 100
+"""Above the descriptors that tools pass."""
+
+
+class Landlock:
+    """Fences processes with the kernel's Landlock.
+
+    Args:
+        abi: The version of it.
+    """
+
+    backend: Backend = "landlock"
+
+    def __init__(self, abi: int) -> None:
+        files = next(rights for first, rights in _FILES_BY_ABI if abi >= first)
+        self._all = files & ~_MAKE_DEVICES & ~_CONTROL_DEVICES
+        self._handled = [files]
+        if abi >= _TCP_ABI:
+            self._handled.append(_TCP)
+        if abi >= _SCOPES_ABI:
+            self._handled.append(_SCOPES)
+        self._system = [*_system(files)]
+        self._filters = {each: seccomp.shared_program(has_network=each) for each in (False, True)}
+        self._found: Finding | None = None
+
+    async def probe(self) -> Finding:
+        """Run a program inside that tries what a fence forbids."""
+        if self._found is None:
+            fault = await attempt(self, LETS)
+            self._found = Finding("landlock", fault, _HINT if fault else "", LEAVES_OPEN)
+        return self._found
+
+    def launch(self, launch: Launch, fence: Fence) -> Launch:
+        """Return how to start it inside the fence."""
+        number = max((_FIRST_FD, *(fd + 1 for fd in launch.pass_fds)))
+        rights = {
+            **dict.fromkeys(_seen(fence), _USE & self._handled[0]),
+            **dict.fromkeys(filter(os.path.lexists, fence.writable), self._all),
+        }
+        opened = dict(enumerate(rights, number + 1))
+        own = new_name(launch.key)
+        home, temporary = f"{own}/home", f"{own}/tmp"
+        known_home = next(iter(fence.private), "")
+        rules: list[tuple[str | bytes | int, ...]] = [
+            *((b"handled", rights, b"") for rights in self._handled),
+            (b"capset", seccomp.capset(), b""),
+            (b"filter", self._filters[False].hex(), b""),
+            *((b"opened", fd, rights[path]) for fd, path in opened.items()),
+            *((b"path", *rule) for rule in (*self._system, *self._of_shared_memory(), (own, self._all))),
+            *((b"folder", path, b"") for path in (own, home, temporary)),
+            *(
+                (b"file", _moved(path, known_home, home), content)
+                for path, content in fence.files.items()
+                if known_home and is_inside(known_home, path)
+            ),
+            *(
+                (b"link", _moved(path, known_home, home), path)
+                for path in _within(known_home, opened.values())
+            ),
+        ]
+        is_home_shown = any(is_inside(path, known_home) for path in opened.values())
+        return replace(
+            launch,
+            argv=(os.path.realpath(sys.executable), "-I", "-S", "-c", _CHILD, str(number), *launch.argv),
+            given={number: b"".join(_field(each) for rule in rules for each in rule)},
+            opened=opened,
+            own_folder=own,
+            processes=fence.processes,
+            env={
+                **launch.env,
+                **({"HOME": home} if not is_home_shown else {}),
+                "TMPDIR": temporary,
+            },
+            limits=limits(fence),
+        )
+
+    def _of_shared_memory(self) -> Iterable[tuple[str, int]]:
+        """Return the right to memory that processes share, which semaphores need; only where nobody else uses it."""
+        try:
+            is_free = not os.listdir(_SHARED_MEMORY)
+        except OSError:
+            is_free = False
+        return [(_SHARED_MEMORY, self._all)] if is_free else []
+
+
+@cache
+def make() -> Landlock | Finding:
+    """Return the backend, the same object each time, or why this machine cannot have it. It is not known yet whether
+    it keeps anything out.
+    """
+    if not sys.platform.startswith("linux") or not seccomp.is_known():
+        return Finding("landlock", "It does not know this system or this processor.")
+    abi = ctypes.CDLL(None).syscall(_CREATE, None, ctypes.c_size_t(0), _VERSION)
+    if abi < 1:
+        return Finding("landlock", "This kernel has no Landlock, or does not allow its use here.", _HINT)
+    return Landlock(abi)
+
+
+def _seen(fence: Fence) -> Iterator[str]:
+    """Yield what a fence lets a process read, without what it hides there."""
+    for root in filter(os.path.exists, fence.readable):
+        yield from parts(root, fence.masked)
+
+
+def parts(root: str, hidden: Iterable[str]) -> Iterator[str]:
+    """Yield what must be allowed for a file or folder, so that all of it is but what is hidden in it."""
+    inside = [path for path in hidden if is_inside(root, path)]
+    if not inside:
+        yield root
+    elif root not in inside:
+        for name in sorted(os.listdir(root)):
+            yield from parts(os.path.join(root, name), inside)
+
+
+def _system(files: int) -> Iterator[tuple[str, int]]:
+    """Yield the rights to the folders of the system, to devices and to what the kernel tells of itself."""
+    hidden = secrets_of_system()
+    for root in SYSTEM:
+        if not os.path.islink(root) and os.path.isdir(root):
+            found = [*parts(root, hidden)]
+            yield from ((path, _USE) for path in found)
+            if found != [root]:
+                yield root, _LIST
+    yield from ((path, (_READ | _WRITE | _TRUNCATE | _CONTROL_DEVICES) & files) for path in _DEVICES)
+    yield from ((path, _READ | _LIST) for path in _KERNEL if os.path.exists(path))
+
+
+def _within(home: str, paths: Iterable[str]) -> Iterator[str]:
+    """Yield the paths that lie in the home: programs look for them in the home that they get."""
+    return (path for path in paths if home and path != home and is_inside(home, path))
+
+
+def _moved(path: str, home: str, to: str) -> str:
+    return os.path.join(to, os.path.relpath(path, home))
+
+
+def _field(value: str | bytes | int) -> bytes:
+    """Return a field of a rule. No path has a NUL, and nothing else that is written has one."""
+    return (value if isinstance(value, bytes) else os.fsencode(str(value))) + b"\0"

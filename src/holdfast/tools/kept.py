@@ -1,0 +1,258 @@
+"""Keeps copies of protected files while a command runs that could change them, and puts them back afterwards.
+
+The sandbox `landlock` cannot keep a file in a folder that may be changed. So what is protected is read before each
+call, and compared and put back after it: contents, modes, links, what was renamed or removed, and folders on the way
+that were moved. What a command put in its place is set aside under another name, because a person may have made it.
+"""
+
+# Pathlib cannot work relative to a descriptor.
+# ruff: noqa: PTH101, PTH103, PTH115, PTH118, PTH120, PTH123, PTH208
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+
+import msgspec
+
+from holdfast.clock import SYSTEM_CLOCK
+from holdfast.policy.paths import is_inside
+from holdfast.protocol.fence import Fence
+from holdfast.tools.aside import Place, folder_of, put_aside, seen
+from holdfast.tools.blocking import Refused
+
+MAX_BYTES = 32 << 20
+MAX_FILES = 4_000
+_MOST_HELD = 64
+"""How many folders are held open, to find them if they are moved. The others are made again."""
+_FRESH_NS = 50_000_000
+"""Two changes within this time may have the same time."""
+_TOO_MUCH = (
+    'No command runs in a sandbox of Landlock in this workspace: {what}. Use [sandbox] mode = "bubblewrap", or work '
+    "in another folder."
+)
+
+
+class _Copy(msgspec.Struct, frozen=True):
+    """What lay at a path."""
+
+    facts: tuple[int, int, int, int]
+    """Device, inode, mode, and time of the last change."""
+    content: bytes | None = None
+    """What a file had in it."""
+    target: str = ""
+    """Where a link led."""
+    times_ns: tuple[int, int] = (0, 0)
+
+    @property
+    def mode(self) -> int:
+        return self.facts[2]
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """What is protected, as it was."""
+
+    copies: Mapping[str, _Copy]
+    """By path. A folder comes before what is in it."""
+    above: Mapping[str, int]
+    """Folders that hold something protected, with a descriptor of each, a folder before what is in it."""
+    read_ns: int
+
+
+def keep(fence: Fence, homes: Iterable[str]) -> Kept:
+    """Read what a fence protects.
+
+    Args:
+        fence: The fence of a command.
+        homes: Holdfast's own folders, which no command may read.
+
+    Raises:
+        Refused: it is too much, or cannot be read, or Holdfast's own files can be.
+    """
+    for home in homes:
+        if any(is_inside(root, home) for root in fence.writable):
+            raise Refused(
+                _TOO_MUCH.format(what=f"a folder of [sandbox] write has Holdfast's own files ({home})")
+            )
+    read_ns = SYSTEM_CLOCK.now_ms() * 1_000_000
+    copies: dict[str, _Copy] = {}
+    left = MAX_BYTES
+    for path in fence.protected:
+        for each, facts in _below(path):
+            try:
+                copies[each] = _copy(each, facts)
+            except OSError as error:
+                what = f"the protected file {each} cannot be read ({error.strerror})"
+                raise Refused(_TOO_MUCH.format(what=what)) from error
+            left -= len(copies[each].content or b"")
+            if left < 0 or len(copies) > MAX_FILES:
+                what = f"there is too much in it that must not be changed, like {path}"
+                raise Refused(_TOO_MUCH.format(what=what))
+    above: dict[str, int] = {}
+    for path in _above(fence)[:_MOST_HELD]:
+        with suppress(OSError):
+            above[path] = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    return Kept(copies, above, read_ns)
+
+
+def put_back(kept: Kept) -> list[str]:
+    """Make it again as it was. Return the paths of all that was changed."""
+    changed = [path for path, fd in kept.above.items() if _moved_back(path, fd)]
+    for path, copy in kept.copies.items():
+        if not _is_same(path, copy, kept.read_ns):
+            _make_again(path, copy)
+            changed.append(path)
+        if stat.S_ISDIR(copy.mode):
+            changed += _emptied(path, kept.copies)
+    return changed
+
+
+def righted(
+    kept: Kept, before: Mapping[str, Place], others: Callable[[Mapping[str, Place]], tuple[str, ...]]
+) -> tuple[str, ...]:
+    """Put back what was kept, and then the rest. What was kept may be another file now.
+
+    Args:
+        kept: What was protected.
+        before: What lay at controlling places.
+        others: Puts right what came at these places, and returns the paths.
+    """
+    try:
+        changed = put_back(kept)
+        known = {path: place for path, place in before.items() if path not in kept.copies}
+        return tuple(dict.fromkeys([*changed, *others({**known, **seen(kept.copies)})]))
+    finally:
+        for fd in kept.above.values():
+            os.close(fd)
+
+
+def _above(fence: Fence) -> list[str]:
+    """Return the folders between what may be changed and what is protected there, from the top down."""
+    found = {
+        parent
+        for path in fence.protected
+        for parent in _parents(path)
+        if any(parent != root and is_inside(root, parent) for root in fence.writable)
+    }
+    return sorted(found, key=lambda path: (path.count("/"), path))
+
+
+def _parents(path: str) -> Iterator[str]:
+    while (above := os.path.dirname(path)) != path:
+        yield above
+        path = above
+
+
+def _below(path: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield a path and, if it is a folder, all that is in it."""
+    facts = os.lstat(path)
+    yield path, facts
+    if stat.S_ISDIR(facts.st_mode):
+        for name in sorted(os.listdir(path)):
+            yield from _below(os.path.join(path, name))
+
+
+def _facts(found: os.stat_result) -> tuple[int, int, int, int]:
+    return found.st_dev, found.st_ino, found.st_mode, found.st_ctime_ns
+
+
+def _copy(path: str, found: os.stat_result) -> _Copy:
+    times_ns = found.st_atime_ns, found.st_mtime_ns
+    if stat.S_ISLNK(found.st_mode):
+        return _Copy(_facts(found), target=os.readlink(path))
+    if stat.S_ISREG(found.st_mode):
+        return _Copy(_facts(found), _content(path), times_ns=times_ns)
+    return _Copy(_facts(found), times_ns=times_ns)
+
+
+def _content(path: str) -> bytes:
+    """Return what is in a file, but not much more than may be kept."""
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        return file.read(MAX_BYTES + 1)
+
+
+def _is_same(path: str, copy: _Copy, read_ns: int) -> bool:
+    """Return whether a path has what it had. Reads the file only if its time says that it may have changed."""
+    try:
+        found = os.lstat(path)
+        if _facts(found) == copy.facts and read_ns - found.st_ctime_ns > _FRESH_NS:
+            return True
+        if stat.S_ISDIR(copy.mode) or copy.mode != found.st_mode:
+            return copy.mode == found.st_mode and copy.facts[:2] == (found.st_dev, found.st_ino)
+        now = _copy(path, found)
+    except OSError:
+        return False
+    return (now.content, now.target) == (copy.content, copy.target)
+
+
+def _moved_back(path: str, fd: int) -> bool:
+    """Put a folder back where it was, if it was moved. Return whether it was."""
+    with suppress(OSError):
+        held = os.fstat(fd)
+        with suppress(OSError):
+            there = os.lstat(path)
+            if (there.st_dev, there.st_ino) == (held.st_dev, held.st_ino):
+                return False
+        if not held.st_nlink:
+            return False
+        elsewhere = os.readlink(f"/proc/self/fd/{fd}")
+        if os.path.lexists(path):
+            put_aside(path)
+        with folder_of(elsewhere) as (source, old), folder_of(path) as (target, new):
+            os.rename(old, new, src_dir_fd=source, dst_dir_fd=target)
+        return True
+    return False
+
+
+def _make_again(path: str, copy: _Copy) -> None:
+    """Make a file, a folder or a link as it was. What is there instead is put aside."""
+    with suppress(OSError):
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+    with suppress(OSError), folder_of(path) as (folder, name):
+        is_there = os.path.lexists(path)
+        if is_there and _has_other_mode_only(path, copy):
+            fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            try:
+                os.chmod(f"/proc/self/fd/{fd}", stat.S_IMODE(copy.mode))
+            finally:
+                os.close(fd)
+            return
+        if is_there:
+            put_aside(path)
+        if stat.S_ISLNK(copy.mode):
+            os.symlink(copy.target, name, dir_fd=folder)
+        elif stat.S_ISDIR(copy.mode):
+            os.mkdir(name, stat.S_IMODE(copy.mode), dir_fd=folder)
+        elif copy.content is not None:
+            _write(folder, name, copy)
+
+
+def _write(folder: int, name: str, copy: _Copy) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(name, flags, 0o600, dir_fd=folder), "wb") as file:
+        file.write(copy.content or b"")
+        file.flush()
+        os.fchmod(file.fileno(), stat.S_IMODE(copy.mode))
+        os.utime(file.fileno(), ns=copy.times_ns)
+
+
+def _has_other_mode_only(path: str, copy: _Copy) -> bool:
+    """Return whether it is the same kind of file with the same content, but another mode."""
+    found = os.lstat(path)
+    if stat.S_IFMT(found.st_mode) != stat.S_IFMT(copy.mode) or stat.S_ISLNK(copy.mode):
+        return False
+    if stat.S_ISDIR(copy.mode):
+        return (found.st_dev, found.st_ino) == copy.facts[:2]
+    with suppress(PermissionError):
+        return _copy(path, found).content == copy.content
+    return False
+
+
+def _emptied(path: str, known: Collection[str]) -> list[str]:
+    """Put aside what came into a protected folder."""
+    with suppress(OSError):
+        came = [each for name in os.listdir(path) if (each := os.path.join(path, name)) not in known]
+        return [each for each in came if put_aside(each)]
+    return []

@@ -1,0 +1,338 @@
+"""A command under Landlock: what it cannot do, what it can, and what is made right afterwards."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from holdfast.protocol.fence import Fence, Launch
+from holdfast.sandbox import keeper, landlock, own_folder, probing
+from holdfast.sandbox.landlock import Landlock
+from holdfast.sandbox.process import Ended, Processes, clean_environment
+from holdfast.testing.clock import never_over
+
+MADE = landlock.make()
+pytestmark = pytest.mark.skipif(not isinstance(MADE, Landlock), reason="needs Landlock")
+
+KEY = f"test-{os.getpid()}:landlock"
+BAIT = "a-bait-that-nobody-may-read"
+LIMIT_S = 60.0
+CALL = "from ctypes import *; r = CDLL(None).syscall(c_long({}), *[c_long(each) for each in ({})])"
+CLONE = {"x86_64": 56, "aarch64": 220}.get(platform.machine(), 0)
+
+
+class Scene:
+    """A workspace, and files beside it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.outside, self.workspace = folder / "outside", folder / "workspace"
+        for path in (self.outside / "bait", self.workspace / "a.txt"):
+            path.parent.mkdir(parents=True)
+            path.write_text(BAIT)
+        (self.workspace / "link").symlink_to(self.outside)
+        self.fence = Fence(
+            writable=(str(self.workspace),),
+            readable=probing.interpreter(),
+            private=(str(Path.home()),),
+            files={str(Path.home() / ".gitconfig"): "[user]\n\tname = Ann\n\temail = ann@example.com\n"},
+            file_bytes=1 << 20,
+        )
+
+    def launch(self, command: str, key: str = KEY) -> Launch:
+        """How to run a command of bash in the workspace."""
+        argv, environ = ("/bin/bash", "-c", command), clean_environment(os.environ) | {"SEEN": "yes"}
+        return Launch(argv, str(self.workspace), key, environ, LIMIT_S, LIMIT_S, never_over, fence=self.fence)
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path)
+
+
+@pytest.fixture
+async def processes() -> AsyncIterator[Processes]:
+    assert isinstance(MADE, Landlock)
+    processes = Processes(MADE)
+    yield processes
+    await processes.aclose()
+
+
+async def ran(processes: Processes, scene: Scene, command: str) -> Ended:
+    return await processes.run(scene.launch(command), lambda _: None)
+
+
+def own_folders() -> list[Path]:
+    """What calls of these tests have for themselves."""
+    name = Path(own_folder.new_name(KEY)).name.rpartition("-")[0]
+    return [*Path(own_folder.new_name(KEY)).parent.glob(f"{name}-*")]
+
+
+FORBIDDEN: Mapping[str, str] = {
+    "read a file outside": "cat ../outside/bait",
+    "read through a link": "cat link/bait",
+    "read through another process": "cat /proc/{pid}/root{outside}/bait || cat /proc/{pid}/cwd/x",
+    "list what is outside": "ls ../outside",
+    "write outside": "echo x > {outside}/written",
+    "write through a link": "echo x > link/written",
+    "move something in": "mv ../outside/bait bait",
+    "link something in": "ln ../outside/bait bait && cat bait",
+    "cut a file short": "truncate -s 0 ../outside/bait",
+    "write to the system": "echo x > /usr/written",
+    "write for all": "echo x > /tmp/holdfast-written",
+    "read the passwords": "cat /etc/shadow | grep .",
+    "change a setting of the kernel": "echo x > /proc/sys/kernel/core_pattern",
+    "see the variables of Holdfast": "cat /proc/{pid}/environ | grep -a .",
+    "see the arguments of Holdfast": "cat /proc/{pid}/cmdline | grep -a .",
+    "see the memory of Holdfast": "cat /proc/{pid}/maps | grep .",
+    "signal Holdfast": "kill -0 {pid}",
+    "signal its guard": "kill -STOP $PPID",
+    "change Holdfast's limits": "prlimit --pid {pid} --core=0:0",
+    "make Holdfast nicer": "renice -n 19 -p {pid}",
+    "connect to this machine": "exec 3<> /dev/tcp/127.0.0.1/{port}",
+    "listen": "{python} -c 'import socket; socket.create_server((\"\", 0))'",
+    "send a datagram": "{python} -c 'import socket; socket.socket(type=2).sendto(b\"x\", (\"192.0.2.1\", 9))'",
+    "connect to a local socket":
+        "{python} -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"{socket}\")'",
+    "connect to an abstract socket":
+        "{python} -c 'import socket; socket.socket(socket.AF_UNIX).connect(chr(0) + \"{name}\")'",
+    "send to a local socket from one of a pair":
+        "{python} -c 'import socket; a, b = socket.socketpair(type=2); a.connect(\"{socket}\")'",
+    "ask about routes": "{python} -c 'import socket; socket.socket(16, 3, 0)'",
+    "make namespaces": "unshare -r true",
+    "make a namespace while forking":
+        "{python} -c '" + CALL.format(CLONE, "0x10000011, 0, 0, 0, 0") + "; raise SystemExit(r < 0)'",
+    "change the root": "{python} -c 'import os; os.chroot(\".\")'",
+    "give a file away": "chown 12345 ../outside/bait",
+    "change its group": "chgrp 12345 ../outside/bait",
+    "set an attribute": "{python} -c 'import os; os.setxattr(\"{outside}/bait\", \"user.x\", b\"x\")'",
+    "share memory as System V does":
+        "{python} -c '" + CALL.format({"x86_64": 29}.get(platform.machine(), 194), "1234, 4096, 0o1600")
+        + "; raise SystemExit(r < 0)'",
+    "write a long file": "head -c 3000000 /dev/zero > long && test $(wc -c < long) -eq 3000000",
+    "list all homes": "ls ~{user} /home/*",
+}  # fmt: skip
+"""What a command tries, which would end with exit code 0."""
+
+HONEST: Mapping[str, str] = {
+    "commit": "git init -q r && cd r && echo x > a && git add a && git commit -qm one && git log | grep -q Ann",
+    "write a temporary file": "f=$(mktemp) && echo x > $f && cat $f",
+    "use its home": "mkdir -p ~/.cache/tool && touch ~/.cache/tool/x",
+    "substitute a process": "diff <(echo a) <(echo a)",
+    "read a document": "cat <<< abc",
+    "run tests": "printf 'import unittest\\nclass T(unittest.TestCase):\\n  def test_x(self): 0\\n' > test_x.py && "
+        "{python} -m unittest -q",
+    "use threads and pairs of sockets": "{python} -c 'import asyncio; asyncio.run(asyncio.to_thread(print))'",
+    "change modes and times": "touch t && chmod 700 t && test -x t && touch -d 2001-01-01 t && ln t u",
+    "pack and unpack": "mkdir p && touch p/x && tar cf p.tar p && rm -r p && tar xf p.tar && cp -a p q",
+    "rename and remove": "mkdir -p d/e h && touch d/e/f && mv d/e h && rm -r d h",
+    "read the system": "cat /etc/os-release /proc/meminfo /etc/passwd > /dev/null && ls /usr/bin > /dev/null",
+    "write to devices": "echo x > /dev/null && head -c 9 /dev/urandom > random",
+    "time out": "timeout 0.1 sleep 5 || test $? = 124",
+    "start in the background": "(setsid sleep 300 &) ; true",
+    "see a variable": "test $SEEN = yes",
+}  # fmt: skip
+"""What must succeed: otherwise people switch the sandbox off."""
+
+
+@pytest.mark.requirement("L2", "L12", "L11")
+async def test_a_command_does_nothing_outside_of_its_fence(
+    processes: Processes, scene: Scene, tmp_path: Path
+) -> None:
+    local, name = tmp_path / "socket", f"holdfast-test-landlock-{os.getpid()}"
+    before = (scene.outside / "bait").stat()
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as by_path,
+        socket.socket(socket.AF_UNIX) as by_name,
+    ):
+        by_path.bind(str(local))
+        by_name.bind("\0" + name)
+        by_name.listen()
+        places = {"outside": scene.outside, "pid": os.getpid(), "port": server.getsockname()[1], "name": name,
+                  "python": sys.executable, "socket": local, "user": Path.home().name}  # fmt: skip
+        done = []
+        for what, command in FORBIDDEN.items():
+            ended = await ran(processes, scene, command.format(**places))
+            if not ended.exit_code or BAIT in ended.output:
+                done.append((what, ended.output))
+    assert not done
+    assert [path.name for path in scene.outside.iterdir()] == ["bait"]
+    after = (scene.outside / "bait").stat()
+    assert (after.st_ctime_ns, after.st_nlink, after.st_size) == (before.st_ctime_ns, 1, before.st_size)
+    assert not Path("/tmp/holdfast-written").exists()
+
+
+@pytest.mark.requirement("L2")
+async def test_honest_work_succeeds_inside(processes: Processes, scene: Scene) -> None:
+    failed = []
+    for what, command in HONEST.items():
+        ended = await ran(processes, scene, command.format(python=sys.executable))
+        if ended.exit_code:
+            failed.append((what, ended.output))
+    assert not failed
+    assert not keeper.members({KEY})
+
+
+@pytest.mark.requirement("L2")
+async def test_root_has_no_capability_inside_and_gets_none_back(processes: Processes, scene: Scene) -> None:
+    found = (
+        await ran(processes, scene, "grep -E '^Cap|NoNewPrivs' /proc/self/status; exec cat /proc/self/status")
+    ).output
+    sets = {line.partition(":")[0]: line.split()[-1] for line in found.splitlines() if line.startswith("Cap")}
+    bounds = sets.pop("CapBnd")
+    assert {int(each, 16) for each in sets.values()} == {0}
+    assert not int(bounds, 16) or os.geteuid()
+    assert "NoNewPrivs:\t1" in found
+
+
+@pytest.mark.requirement("L2", "S14")
+async def test_a_program_finds_no_open_file_but_its_own(processes: Processes, scene: Scene) -> None:
+    """The rules and the folders of the fence are open while it is made."""
+    found = (await ran(processes, scene, "exec ls -l /proc/self/fd")).output
+    assert {line.split(" -> ")[0].split()[-1] for line in found.splitlines() if " -> " in line} == {
+        "0",
+        "1",
+        "2",
+        "3",
+    }
+
+
+@pytest.mark.requirement("L2")
+async def test_its_home_and_temporary_folder_are_its_own_and_end_with_it(
+    processes: Processes, scene: Scene
+) -> None:
+    heard: list[list[Path]] = []
+    told = "stat -c %a ~ $TMPDIR; cat ~/.gitconfig; touch $TMPDIR/y; mkdir ~/a; touch ~/a/z; chmod 0 ~/a"
+    ended = await processes.run(scene.launch(told), lambda _: heard.append(own_folders()))
+    assert ended.output.startswith("700\n700\n[user]")
+    assert len(heard[0]) == 1
+    assert not own_folders()
+
+
+async def test_what_the_fence_shows_of_the_home_is_found_in_its_own_one(
+    processes: Processes, scene: Scene, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    (home / "tools" / "bin").mkdir(parents=True)
+    (home / "tools" / "bin" / "x").write_text("useful")
+    scene.fence = replace(
+        scene.fence, private=(str(home),), files={}, readable=(*scene.fence.readable, str(home / "tools"))
+    )
+    ended = await ran(
+        processes, scene, f"cat ~/tools/bin/x; ls -A ~; cat {home}/tools/bin/x; ls {home} || echo hidden"
+    )
+    assert ended.output.startswith("usefultools\nuseful")
+    assert ended.output.endswith("hidden\n")
+
+
+@pytest.mark.requirement("L2", "S14")
+async def test_what_is_masked_in_a_folder_that_can_be_read_is_left_out(
+    processes: Processes, scene: Scene
+) -> None:
+    (scene.outside / "deep").mkdir()
+    for name in ("deep/secret", "deep/other"):
+        (scene.outside / name).write_text(name)
+    scene.fence = replace(
+        scene.fence,
+        readable=(*scene.fence.readable, str(scene.outside)),
+        masked=(str(scene.outside / "deep" / "secret"),),
+    )
+    ended = await ran(
+        processes, scene, "cat ../outside/bait ../outside/deep/other; cat ../outside/deep/secret"
+    )
+    assert ended.output.startswith(f"{BAIT}deep/other")
+    assert "Permission denied" in ended.output
+
+
+@pytest.mark.requirement("L11")
+async def test_a_call_with_too_many_processes_ends_and_says_so(processes: Processes, scene: Scene) -> None:
+    scene.fence = replace(scene.fence, processes=20)
+    ended = await ran(processes, scene, "for i in $(seq 40); do (sleep 300 &) ; done; sleep 300")
+    assert ended.how == "processes"
+    assert not keeper.members({KEY})
+
+
+@pytest.mark.requirement("L11")
+async def test_a_process_that_takes_too_much_memory_is_refused_it(processes: Processes, scene: Scene) -> None:
+    scene.fence = replace(scene.fence, memory_bytes=200 << 20)
+    ended = await ran(processes, scene, f"{sys.executable} -c 'bytearray(300 << 20)'")
+    assert ended.exit_code
+    assert "MemoryError" in ended.output
+
+
+@pytest.mark.requirement("L2", "S14")
+async def test_a_folder_that_became_a_link_meanwhile_is_not_followed(
+    processes: Processes, scene: Scene
+) -> None:
+    swapped = scene.workspace / "swapped"
+    swapped.symlink_to(scene.outside)
+    scene.fence = replace(scene.fence, writable=(str(scene.workspace), str(swapped)))
+    with pytest.raises(Exception, match="the workspace changed"):
+        await ran(processes, scene, "cat swapped/bait")
+
+
+KILLED = """
+import asyncio, sys
+from pathlib import Path
+from tests.sandbox.test_landlock import Scene, Processes, MADE
+async def main():
+    scene = Scene(Path(sys.argv[1]))
+    launch = scene.launch("touch ~/x; echo up; sleep 300", sys.argv[2])
+    await Processes(MADE).run(launch, lambda text: print(text, end="", flush=True))
+asyncio.run(main())
+"""
+
+
+@pytest.mark.requirement("L2", "H1")
+async def test_who_takes_over_from_a_killed_driver_removes_what_its_calls_had_for_themselves(
+    processes: Processes, tmp_path: Path
+) -> None:
+    arguments = [sys.executable, "-c", KILLED, str(tmp_path), KEY]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE) as driver:  # noqa: ASYNC220
+        assert driver.stdout is not None
+        assert driver.stdout.readline() == b"up\n"
+        driver.kill()
+    assert len(own_folders()) == 1
+    await processes.end([KEY])
+    assert not own_folders()
+
+
+# --- is it a sandbox at all ---------------------------------------------------------------------
+
+
+@pytest.mark.requirement("L2")
+async def test_the_backend_of_this_machine_keeps_its_fence() -> None:
+    assert isinstance(MADE, Landlock)
+    found = await MADE.probe()
+    assert (found.backend, found.fault, found.hint) == ("landlock", "", "")
+    assert landlock.make() is MADE  # which is probed once
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize(
+    ("abi", "fault"),
+    [(5, "connect to an abstract socket|signal a process outside"), (3, "signal a process outside")],
+)
+async def test_a_kernel_that_lacks_something_does_not_count(abi: int, fault: str) -> None:
+    """What counts is what a program can do, and not the version."""
+    found = await Landlock(abi).probe()
+    assert found.fault.startswith("It let a program do what its fence forbids")
+    assert any(each in found.fault for each in fault.split("|"))
+    assert "6.12" in found.hint
+
+
+@pytest.mark.requirement("L2")
+async def test_nothing_begins_where_the_fence_cannot_be_made(processes: Processes, scene: Scene) -> None:
+    scene.fence = replace(scene.fence, files={str(Path.home() / "no" / "folder"): "x"})
+    ended = await ran(processes, scene, "touch made")
+    assert ended.exit_code == 125
+    assert ended.output.startswith("The sandbox could not be made")
+    assert not (scene.workspace / "made").exists()
