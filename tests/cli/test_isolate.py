@@ -210,10 +210,71 @@ def test_what_was_put_aside_is_no_change(cli: Cli) -> None:
 
 
 def test_a_copy_without_changes_stays_when_it_is_accepted(cli: Cli, work: Path) -> None:
-    run(cli, "git -c user.name=A -c user.email=a@example.com commit -qam 'in the copy'")
+    run(cli, "git add -A", "git stash list")
     done = cli("accept", "cli:try")
     assert (done.code, "The copy stays." in done.out) == (0, True)
     assert copy_of(cli).is_dir()
+
+
+MADE = (
+    "git -c user.name=A -c user.email=a@example.com commit -qam 'in the copy'",
+    (
+        "git checkout -qb side && echo s > s.txt && git add s.txt"
+        " && git -c user.name=A -c user.email=a@example.com commit -qm 'on the side'"
+    ),
+)
+
+
+def test_commits_of_the_copy_come_as_branches_and_nothing_else_of_the_repository_changes(
+    cli: Cli, work: Path
+) -> None:
+    trap = f"#!/bin/sh\ntouch {cli.folder}/trap\n"
+    for name in ("reference-transaction", "post-checkout", "pre-auto-gc"):
+        (work / ".git" / "hooks" / name).write_text(trap)
+        (work / ".git" / "hooks" / name).chmod(0o755)
+    before, config = git(work, "for-each-ref"), (work / ".git" / "config").read_bytes()
+    run(cli, *MADE)
+    inside = copy_of(cli) / ".git" / "config"
+    touches = f"touch {cli.folder}/trap"
+    traps = f'[uploadpack]\n\tpackObjectsHook = "{touches}; false"\n[core]\n\tfsmonitor = {touches}\n'
+    inside.write_text(inside.read_text() + traps)
+    shown = cli("show", "cli:try").err
+    session = json.loads(cli("sessions", "--json").out.splitlines()[0])["session"]
+    assert f"2 commits for the new branch holdfast/{session}/side" in shown
+    accepted = cli("accept", "cli:try", "--json")
+    assert (accepted.code, accepted.json["accepted"]) == (0, ["s.txt"]), accepted.err
+    assert accepted.json["branches"] == [f"holdfast/{session}/main", f"holdfast/{session}/side"]
+    assert not (cli.folder / "trap").exists()
+    names = git(work, "log", "--format=%s", f"holdfast/{session}/side").splitlines()
+    assert names == ["on the side", "in the copy", "first"]
+    rest = [line for line in git(work, "for-each-ref").splitlines() if "/holdfast/" not in line]
+    assert (rest, (work / ".git" / "config").read_bytes()) == (before.splitlines(), config)
+    assert not (work / ".git" / "FETCH_HEAD").exists()
+    assert git(work, "fsck", "--no-dangling") == ""
+    assert [*(cli.folder / "home.copies").iterdir()] == []
+
+
+def test_commits_can_be_left_out_and_never_replace_a_branch(cli: Cli, work: Path) -> None:
+    run(cli, MADE[0])
+    session = json.loads(cli("sessions", "--json").out.splitlines()[0])["session"]
+    left = cli("accept", "cli:try", "--skip", ".git", "--json")
+    assert (left.code, left.json["skipped"], left.json["branches"]) == (0, [".git"], [])
+    git(work, "branch", f"holdfast/{session}/main")
+    mine = git(work, "rev-parse", f"holdfast/{session}/main")
+    done = cli("accept", "cli:try", "--json")
+    assert (done.code, done.json["branches"]) == (0, [f"holdfast/{session}/main-2"]), done.err
+    assert git(work, "rev-parse", f"holdfast/{session}/main") == mine
+    assert cli("accept", "cli:try").code == 0
+
+
+def test_commits_that_git_cannot_read_are_refused_and_can_be_left_out(cli: Cli, work: Path) -> None:
+    run(cli, MADE[0], "echo two >> a.txt")
+    (copy_of(cli) / ".git" / "objects" / "info").mkdir(exist_ok=True)
+    (copy_of(cli) / ".git" / "objects" / "info" / "alternates").write_text("/elsewhere\n")
+    refused = cli("accept", "cli:try", "--json")
+    assert (refused.code, [each["path"] for each in refused.json["refused"]]) == (1, [".git"])
+    done = cli("accept", "cli:try", "--skip", ".git", "--json")
+    assert (done.code, done.json["accepted"]) == (0, ["a.txt"])
 
 
 def test_a_name_that_is_not_utf8_is_shown_and_can_be_left_out_as_it_was_shown(cli: Cli) -> None:

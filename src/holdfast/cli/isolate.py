@@ -61,7 +61,8 @@ def accept(
     holdfast accept last --skip notes/ --allow .github/workflows/ci.yml
 
     If a file of the workspace has changed since the copy was made, or may not be written, nothing is done and the
-    exit code is 1. After --skip, the copy stays with what was left out. `holdfast undo` takes all of it back.
+    exit code is 1. After --skip, the copy stays with what was left out. Commits of the copy become new branches,
+    holdfast/SESSION/BRANCH. `holdfast undo` takes all back but these.
     """
     return asyncio.run(_accept(home_of(home), session, allow or (), skip or (), is_json=is_json))
 
@@ -119,6 +120,7 @@ def _row(found: Accepted) -> dict[str, Any]:
         "accepted": [each.path for each in found.done],
         "refused": [{"path": each.path, "reason": each.reason} for each in found.problems],
         "skipped": list(found.skipped),
+        "branches": list(found.branches),
     }
 
 
@@ -126,6 +128,8 @@ def _accepted_lines(found: Accepted) -> Iterator[Line | str]:
     for each in found.done:
         change = "added" if not each.before else "changed" if each.after else "deleted"
         yield [Span(f"{change}  ", _STYLES[change]), neutral(each.path)]
+    for branch in found.branches:
+        yield [Span("branch  ", "green"), neutral(branch), ", with the commits of the copy"]
     for problem in found.problems:
         yield [Span("refused  ", "red"), neutral(problem.path), f": {neutral(problem.reason)}"]
     for path in found.skipped:
@@ -133,7 +137,7 @@ def _accepted_lines(found: Accepted) -> Iterator[Line | str]:
     if found.problems:
         yield "Nothing was changed. Leave files out with --skip PATH, or change the workspace, and accept again."
         return
-    if not found.done and not found.skipped:
+    if not found.done and not found.skipped and not found.branches:
         yield "There was nothing to accept. The copy stays." if found.is_copy else _NOTHING
     if any(each.before != each.after for each in found.done):
         yield ["Take it back:  ", Span(f"holdfast undo {found.session}", COMMAND)]
@@ -197,15 +201,21 @@ async def copy_diffs(home: Home, store: Store, found: Waiting, workspaces: set[s
 
 def waiting_lines(session: str, found: Waiting) -> Iterator[Line]:
     """Return which files changed in a copy, and the commands that decide about them."""
-    if not found.changes:
-        yield ["  No file changed that `accept` would take over. Commits and ignored files stay in the copy."]
+    if not found.changes and not found.tips:
+        yield ["  Nothing changed that `accept` would take over. Ignored files stay in the copy."]
         return
-    yield [f"  {counted(len(found.changes), 'file')} changed in a copy of {neutral(found.copy.origin)}:"]
+    origin = neutral(found.copy.origin)
+    if found.changes:
+        yield [f"  {counted(len(found.changes), 'file')} changed in a copy of {origin}:"]
     for each in found.changes[:_SHOWN]:
         kind = kind_of(each)
         shown = shown_path(each.path)
         yield [Span(f"    {kind:<8}", _STYLES[kind]), neutral(shown)]
     if len(found.changes) > _SHOWN:
         yield [Span(f"    ... {len(found.changes) - _SHOWN} more", "dim")]
+    for tip in found.tips[:_SHOWN]:
+        yield [
+            f"  {counted(tip.count, 'commit')} for the new branch holdfast/{session}/{neutral(tip.branch)}"
+        ]
     for what, command in (("see", "show {} --diff"), ("accept", "accept {}"), ("discard", "discard {}")):
         yield [f"  {what + ':':<11}", Span(f"holdfast {command.format(session)}", COMMAND)]

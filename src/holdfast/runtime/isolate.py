@@ -38,6 +38,7 @@ from holdfast.runtime.undo import Workshop, finish
 from holdfast.runtime.visit import Visit, visiting
 from holdfast.storage.images import IMAGE_BYTES
 from holdfast.tools.blocking import Refused
+from holdfast.tools.commits import Tip, new_tips, take_tips
 from holdfast.tools.copying import NOTHING, Change, Copied, Item, changes
 from holdfast.tools.git_folders import place_in_git
 from holdfast.tools.restoring import LINK, content_at, link_content, look_at
@@ -56,6 +57,8 @@ _LOST = "The copy in which the session works is not where it was made: {folder}.
 _LOST_HINT = (
     "If its disk is not mounted, or it was moved, bring it back. Give it up: `holdfast discard {session}`."
 )
+COMMITS = ".git"
+"""Names the commits of a copy among the paths that are left out or refused."""
 _ORPHAN_MS = 3_600_000
 """A copy that no session knows is one whose run never began, after so long."""
 _MOST = 100
@@ -66,6 +69,10 @@ class Waiting(msgspec.Struct, frozen=True):
 
     copy: Copy
     changes: tuple[Change, ...]
+    tips: tuple[Tip, ...] = ()
+    """The branches with commits that were made in it."""
+    problem: str = ""
+    """Why its commits cannot be read, if so."""
     is_over: bool = False
     """All was accepted, and only the copy is still there, because the command was killed."""
 
@@ -79,6 +86,8 @@ class Accepted(msgspec.Struct, frozen=True):
     """Why nothing was done."""
     skipped: tuple[str, ...] = ()
     """What stays in the copy, because it was to be left out."""
+    branches: tuple[str, ...] = ()
+    """The new branches that have the commits of the copy."""
     is_copy: bool = True
     """There was a copy."""
 
@@ -153,7 +162,15 @@ async def _waiting(workshop: Workshop, found: Copy) -> Waiting:
             found = replace(found, copied=_rebased(found.copied, begun.states))
             is_over = begun.is_all
     changes = await asyncio.to_thread(_changes, workshop, found)
-    return Waiting(found, changes, is_over and not changes)
+    tips, problem = await asyncio.to_thread(_tips, workshop, found)
+    return Waiting(found, changes, tips, problem, is_over and not changes and not tips)
+
+
+def _tips(workshop: Workshop, found: Copy) -> tuple[tuple[Tip, ...], str]:
+    try:
+        return new_tips(found.folder, found.origin, workshop.own), ""
+    except (Refused, OSError) as error:
+        return (), f"its commits cannot be taken over. {error}"
 
 
 def lost(folder: str, session: str) -> Conflict:
@@ -241,7 +258,7 @@ async def accept(
         session: The session that works in the copy.
         principal: Who accepts.
         allowed: Files that are accepted although they control other programs.
-        skipped: Files and folders that stay as they are. Then the copy stays too.
+        skipped: Files and folders that stay as they are; `.git`: the commits. Then the copy stays too.
 
     Raises:
         NoSuchSession: there is no such session.
@@ -263,26 +280,43 @@ async def accept(
         wanted = [each for each in waits.changes if not _is_named(each.path, skipped)]
         found, shown = waits.copy, tuple(map(shown_path, left))
         files, problems = await asyncio.to_thread(_planned, workshop, session, found, wanted, set(allowed))
+        tips = () if COMMITS in skipped else waits.tips
+        if COMMITS in skipped:
+            shown += (COMMITS,)
+        elif waits.problem:
+            problems.append(KeptFile(COMMITS, waits.problem))
         if problems:
             return Accepted(session, (), tuple(problems), shown)
         done = before.done
+        branches, problem = await asyncio.to_thread(_taken, workshop, session, found, tips)
+        if problem:
+            return Accepted(session, (), (KeptFile(COMMITS, problem),), shown)
         states = {each.path: each.after for each in wanted}
         if files:
-            begun = Accepting(session, visit.fold.state.seq, states, not left)
+            begun = Accepting(session, visit.fold.state.seq, states, not shown)
             await asyncio.to_thread(copies.write, home, replace(found, accepting=begun))
             await visit.tell(Restore("accept", (), tuple(files)))
             outcome = await finish(
                 workshop, visit, FilesRestoring("accept", principal.label, (), tuple(files))
             )
             if outcome.kept:
-                return Accepted(session, (), outcome.kept, shown)
+                return Accepted(session, (), outcome.kept, shown, branches)
             done += outcome.done
-        if left:
+        if shown:
             rest = replace(found, copied=_rebased(found.copied, states), accepting=None)
             await asyncio.to_thread(copies.write, home, rest)
-        elif wanted:
+        elif wanted or branches:
             await asyncio.to_thread(copies.drop, home, found.folder)
-        return Accepted(session, done, (), shown)
+        return Accepted(session, done, (), shown, branches)
+
+
+def _taken(workshop: Workshop, session: str, copy: Copy, tips: Sequence[Tip]) -> tuple[tuple[str, ...], str]:
+    """Bring commits into the repository of the user, and return their branches, or why that is not possible."""
+    try:
+        prefix = f"holdfast/{session}"
+        return take_tips(copy.folder, copy.origin, tips, prefix, workshop.own) if tips else (), ""
+    except (Refused, OSError) as error:
+        return (), f"its commits cannot be taken over. {error}"
 
 
 async def _completed(workshop: Workshop, visit: Visit, *, is_accepting: bool = True) -> Accepted:
@@ -351,8 +385,9 @@ def _named(names: Collection[str], waits: Waiting) -> set[str]:
     raw = {shown_path(path): path for each in waits.changes for path in (each.path, *_above(each.path))}
     plain = {each: os.path.relpath(os.path.join(origin, each), origin) for each in names}
     plain = {each: raw.get(path, path) for each, path in plain.items()}
+    found = {each.path for each in waits.changes} | ({COMMITS} if waits.tips or waits.problem else set())
     for given, path in plain.items():
-        if not any(_is_named(each.path, {path}) for each in waits.changes):
+        if not any(_is_named(each, {path}) for each in found):
             raise UsageError(
                 f"Nothing changed at {given!r} in the copy. Nothing was done.",
                 hint="Name a file or folder of the list that `holdfast show` prints.",

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -48,7 +48,7 @@ def clone(git: str, repository: Repository, to: Path, own: OwnPlaces) -> tuple[s
         environment = bare_environment(home)
 
         def run(*arguments: str) -> str:
-            return _run([git, *arguments], environment)
+            return ask_git([git, *arguments], environment, "clone the repository")
 
         run(
             *("clone", "--quiet", "--mirror", "--local", "--no-hardlinks", "--dissociate", "--template="),
@@ -89,20 +89,25 @@ def _add_objects(common: str, made: Path) -> None:
             shutil.copyfile(path, target)
 
 
-def _run(command: Sequence[str], environment: dict[str, str]) -> str:
+def ask_git(command: Sequence[str], environment: Mapping[str, str], what: str, given: str = "") -> str:
+    """Return what git prints. `what`: what it is to do. `given`: what it reads.
+
+    Raises:
+        Refused: it fails, or takes too long.
+    """
     try:
         ended = subprocess.run(
             command,
-            env=environment,
+            env=dict(environment),
             cwd=environment["HOME"],
-            stdin=subprocess.DEVNULL,
+            input=os.fsencode(given),
             capture_output=True,
             timeout=_LIMIT_S,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise Refused(f"git took more than {_LIMIT_S:.0f} seconds to clone the repository.") from None
+        raise Refused(f"git took more than {_LIMIT_S:.0f} seconds to {what}.") from None
     if ended.returncode:
         said = " ".join(ended.stderr.decode(errors="replace").split())
-        raise Refused(f"git cannot clone the repository: {said[-_ERROR_CHARS:]}")
+        raise Refused(f"git cannot {what}: {said[-_ERROR_CHARS:]}")
     return os.fsdecode(ended.stdout)
