@@ -351,9 +351,10 @@ async def open_app(
         extra_tools = [*tools_of_packages(config), *extra_tools]
         starts = bool(config.hooks or extra_tools) or factory(_MAY_START)(config.policy)
         sandbox, found = (await open_sandbox(config) if starts else None) or (None, None)
-        hooks = None
+        hooks, credentials = None, factory(_CREDENTIALS)(config.secrets, stored.value)
         if config.hooks:
-            enclosed = factory(_ENCLOSED)(sandbox, own, config.policy.walls) if sandbox else None
+            inside = (sandbox, own, config.policy.walls, credentials)
+            enclosed = factory(_ENCLOSED)(*inside) if sandbox else None
             hooks = factory(_HOOKS)(config.hooks, redact, environ, factories(), enclosed)
         if hooks is not None:
             open_rooms.push_async_callback(_close, "What hooks left", hooks)
@@ -372,7 +373,7 @@ async def open_app(
             web=factory(_WEB)(
                 keys=environ,
                 now_ms=clock.uptime_ms,
-                credentials=factory(_CREDENTIALS)(config.secrets, stored.value),
+                credentials=credentials,
             ),
         )
         open_rooms.push_async_callback(_close, "What tools left", tools)

@@ -51,6 +51,15 @@ def reads(path: str) -> str:
     return f"{text} {sorted(os.environ)}"
 
 
+@tool(effect="exec", isolation="process")
+def sends_token(host: str) -> str:
+    """Send what is in a variable to a host, and return it with what the host says."""
+    token = os.environ["API_TOKEN"]
+    request = urllib.request.Request(f"http://{host}/", headers={"Authorization": f"Bearer {token}"})
+    with urllib.request.urlopen(request) as answer:
+        return f"{token} {answer.read().decode()}"
+
+
 @tool(effect="network", isolation="process")
 def fetches(host: str) -> str:
     """Read the first page of a host."""

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from holdfast.access.credentials import Credentials
+from holdfast.config.settings import SecretUse
 from holdfast.policy.protected import Own
 from holdfast.protocol.settings import Policy, Walls, changed
 from holdfast.protocol.tools import Allowed
@@ -17,6 +19,7 @@ from holdfast.protocol.trust import Mark, Taint
 from holdfast.sandbox import bubblewrap
 from holdfast.sandbox.bubblewrap import Bubblewrap
 from holdfast.tools.builtin import Rooms, make_tools
+from holdfast.tools.web import Web
 from tests.tools import isolated_tools
 from tests.tools.conftest import Bench
 from tests.tools.web_server import response, web_server
@@ -74,6 +77,36 @@ async def test_an_isolated_function_reaches_listed_hosts_and_its_requests_are_re
     assert refused.status == "error"
     assert "b.example:80 is not listed in [network] allow" in refused.detail
     assert [each.verdict for each in refused.requests.exchanges] == ["refused"]
+
+
+@pytest.mark.requirement("S7", "L2")
+async def test_an_isolated_function_sends_a_placeholder_for_which_the_host_gets_the_secret(
+    tmp_path: Path,
+) -> None:
+    made = bubblewrap.make()
+    assert isinstance(made, Bubblewrap)
+    (tmp_path / "ws").mkdir()
+    async with web_server() as server:
+        server.answers["/"] = response("hello")
+        here = f"127.0.0.1:{server.port}"
+        use = SecretUse(hosts=(here,), env="API_TOKEN")
+        tools = make_tools(
+            [isolated_tools.sends_token],
+            secret_in=lambda _: "",
+            own=Own(),
+            rooms=Rooms(sandbox=made),
+            web=Web(credentials=Credentials({"MINE": use}, lambda _: BAIT)),
+        )
+        bench = Bench(tmp_path / "ws", tools)
+        policy = Policy(walls=Walls("bubblewrap"), allowed_hosts=(here,))
+        bench.settings = changed(bench.settings, policy=policy)
+        told = [await bench.call("sends_token", host=here) for _ in range(2)]
+        await tools.aclose()
+    assert [heard.headers["authorization"] for heard in server.heard] == [f"Bearer {BAIT}"] * 2
+    sent, others = ([each.text.partition(" ")[at] for each in told] for at in (0, 2))
+    assert others == ["hello", "hello"], told
+    assert all(mark.startswith("holdfast-placeholder-") for mark in sent)
+    assert len(set(sent)) == 2, "a new one for each call"
 
 
 @pytest.mark.requirement("L2")

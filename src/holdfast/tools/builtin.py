@@ -77,7 +77,8 @@ def make_tools(
     """
     background, places = Background(Processes(rooms.sandbox)), own_places(own)
     backend = rooms.sandbox.backend if rooms.sandbox is not None else "unsafe"
-    fences = Fences(places, str(Path.home()), backend)
+    credentials = web.credentials if web is not None else None
+    fences = Fences(places, str(Path.home()), backend, credentials)
     registry = Registry([*built_in(background, places, rooms, web, fences), *extra_tools])
     gates = with_hooks(gates_of(secret_in, places, secret_files, digest_of(rooms.images)), hooks)
     capabilities = [rooms.journals] if rooms.journals else []
@@ -102,7 +103,7 @@ def built_in(
         ListDir(own),
         Glob(own),
         Grep(processes, own),
-        Shell(background, fences or Fences(own, str(Path.home())), web.credentials),
+        Shell(background, fences or Fences(own, str(Path.home()))),
         ProcessOutput(background),
         ProcessStop(background),
         AskUser(),

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple, Protocol, TypeGuard
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeGuard
 
 import msgspec
 from msgspec.structs import replace
@@ -39,6 +39,9 @@ from holdfast.tools.git_folders import is_repository
 from holdfast.tools.kept import Kept, keep, righted
 from holdfast.tools.own import OwnPlaces, own_places
 from holdfast.tools.repository import find
+
+if TYPE_CHECKING:
+    from holdfast.access.credentials import Credentials
 
 MAX_ENTRIES = 1_000_000
 """The most names in a workspace that are looked at."""
@@ -125,9 +128,9 @@ class Enclosure(msgspec.Struct, frozen=True):
         return await self.fences.around(launch, workspace, self.walls, readable=readable)
 
 
-def enclosed(sandbox: Sandbox, own: Own, walls: Walls) -> Enclosure:
+def enclosed(sandbox: Sandbox, own: Own, walls: Walls, credentials: Credentials | None = None) -> Enclosure:
     """Return the enclosure of a process."""
-    return Enclosure(sandbox, Fences(own_places(own), str(Path.home()), sandbox.backend), walls)
+    return Enclosure(sandbox, Fences(own_places(own), str(Path.home()), sandbox.backend, credentials), walls)
 
 
 def may_start(policy: Policy) -> bool:
@@ -156,11 +159,19 @@ class Fences:
         own: Holdfast's own files, which no command may see.
         home: The folder of the user, which is an empty one inside.
         backend: The sandbox of this process.
+        credentials: The secrets for which programs inside get placeholders; None: for none.
     """
 
-    def __init__(self, own: OwnPlaces, home: str, backend: Backend = "unsafe") -> None:
+    def __init__(
+        self,
+        own: OwnPlaces,
+        home: str,
+        backend: Backend = "unsafe",
+        credentials: Credentials | None = None,
+    ) -> None:
         self._own = own
         self._backend = backend
+        self._credentials = credentials
         self._home = os.path.realpath(home)
         self._known: dict[str, dict[str, _Folder]] = {}
         """What each folder has in it, by the top that it was found below, the one looked at last at the end."""
@@ -246,7 +257,7 @@ class Fences:
         readable: Iterable[str] = (),
         hosts: Sequence[str] = (),
     ) -> Launch:
-        """Return how to start a program of others in its fence.
+        """Return how to start a program of others in its fence, with placeholders in the variables of secrets.
 
         Args:
             launch: The program.
@@ -280,7 +291,14 @@ class Fences:
                 return self._put_right(before, fence, walls)
             return righted(kept, before, lambda known: self._put_right(known, fence, walls))
 
-        return replace(launch, fence=fence, put_right=put_all_right)
+        stand_ins = self._credentials.stand_ins() if self._credentials is not None else ()
+        return replace(
+            launch,
+            env={**launch.env, **{variable: each.mark for variable, each in stand_ins}},
+            secrets=tuple(each for _, each in stand_ins),
+            fence=fence,
+            put_right=put_all_right,
+        )
 
     def _repository(self, workspace: str) -> Sequence[str]:
         """Return the folders of a repository that lies elsewhere, as a worktree's and a submodule's do. One that does

@@ -10,7 +10,7 @@ import os
 import shlex
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -30,9 +30,6 @@ from holdfast.tools.unplanned import Unplanned
 from holdfast.tools.unreached import note
 from holdfast.tools.within import cause
 
-if TYPE_CHECKING:
-    from holdfast.access.credentials import Credentials
-
 TIMEOUT_S = 120.0
 MAX_TIMEOUT_S = 3_600.0
 MAX_COMMAND_CHARS = 30_000
@@ -44,12 +41,9 @@ _LONGER = "With a greater timeout_s it has longer, and with background=true it g
 class Shell(Unplanned):
     """shell: returns what a command printed, and how it ended."""
 
-    def __init__(
-        self, background: Background, fences: Fences, credentials: Credentials | None = None
-    ) -> None:
+    def __init__(self, background: Background, fences: Fences) -> None:
         self._background = background
         self._fences = fences
-        self._credentials = credentials
         self.spec = ToolSpec(
             name="shell",
             description="Run a shell command in the workspace; stdout and stderr come together. There is no "
@@ -110,14 +104,9 @@ class Shell(Unplanned):
             check=context.check,
         )
         policy = context.policy
-        launch = await self._fences.around(
+        return await self._fences.around(
             launch, context.workspace, policy.walls, context.walled, hosts=policy.allowed_hosts
         )
-        if launch.fence is None or self._credentials is None:
-            return launch
-        stand_ins = self._credentials.stand_ins()
-        marks = {variable: each.mark for variable, each in stand_ins}
-        return replace(launch, env={**launch.env, **marks}, secrets=tuple(each for _, each in stand_ins))
 
     async def _started(self, launch: Launch, arguments: dict[str, Any], context: CallContext) -> RawResult:
         """Start the command in the background. Its limits are the run's, and its own `timeout_s`."""
