@@ -202,6 +202,8 @@ async def test_a_command_in_the_sandbox_uses_a_secret_and_never_has_it(cli: Cli)
         cli.configure(
             f'sandbox.mode = "bubblewrap"\nnetwork.allow = [{mine}, {others}]\n'
             f'[secrets.MINE]\nhosts = [{mine}]\nenv = "API_TOKEN"\n'
+            '[hooks.look]\non = ["before_tool"]\n'
+            'command = ["sh", "-c", \'echo "$API_TOKEN" >> hooked.txt; echo {}\']\n'
         )
         (cli.workspace / "use.sh").write_text(USES.format(mine=server.url("/"), other=other.url("/")))
         uses = calls("shell", command="bash use.sh")
@@ -217,6 +219,9 @@ async def test_a_command_in_the_sandbox_uses_a_secret_and_never_has_it(cli: Cli)
     texts = [json.loads(line)["text"] for line in shown[0].splitlines()]
     marks = {line for text in texts for line in text.splitlines() if line.startswith("holdfast-placeholder-")}
     assert len(marks) == 2, "a new one for each command"
+    hooked = (cli.workspace / "hooked.txt").read_text().split()
+    assert len({*hooked, *marks}) == 4, "and for each hook"
+    assert all(mark.startswith("holdfast-placeholder-") for mark in hooked)
     assert all("Got none." in text and "placeholder of the secret MINE only goes" in text for text in texts)
     assert (cli.workspace / "echoed.txt").read_text().endswith(f"Got Bearer {'*' * len(VALUE)}.")
 

@@ -159,7 +159,13 @@ WALLS = (
         "if not word else",
         _INSIDE,
     ),
-    Mutation("the shell forgets its fence", _BUILDS, "replace(launch, fence=fence,", "replace(launch,", _CLI),
+    Mutation(
+        "the shell forgets its fence",
+        _BUILDS,
+        "            fence=fence,\n            put_right",
+        "            put_right",
+        _CLI,
+    ),
     Mutation(
         "a call runs in another fence than its intent records",
         _BUILDS,
@@ -233,8 +239,8 @@ WALLS = (
     Mutation(
         "a hook runs without a sandbox",
         "app.py",
-        "config.policy.walls) if sandbox else None",
-        "config.policy.walls) if not sandbox else None",
+        "factory(_ENCLOSED)(*inside) if sandbox else None",
+        "factory(_ENCLOSED)(*inside) if not sandbox else None",
         _CLI,
     ),
     Mutation(
