@@ -110,6 +110,10 @@ async def test_what_a_broken_stream_may_have_cost_is_charged(cli: Cli, provider:
     assert "estimated" not in second
     assert ended.json["usage"]["input_tokens"] == first["usage"]["input_tokens"] + 10
     assert ended.json["usage"]["output_tokens"] == first["usage"]["output_tokens"] + 5
+    # The books say the same: the attempt without a response is lost, and what it cost is an estimate.
+    booked = cli("report", "--cost", "--json").json
+    assert booked["spent_usd"] == ended.json["cost_usd"]
+    assert booked["by_purpose"]["lost"] == booked["estimated_usd"] > "0.00"
 
 
 @pytest.mark.requirement("H3", "L2-07")

@@ -51,6 +51,8 @@ COMMANDS: Mapping[str, tuple[Row, ...]] = {
             "approvals", "holdfast.cli.sessions:approvals", "List the calls and questions that wait for you."
         ),
         Row("grants", "holdfast.cli.grants:grants", "List the approvals that last, and revoke one."),
+        Row("budget", "holdfast.cli.spending:budget", "Show what this home spent today, this month, ever."),
+        Row("report", "holdfast.cli.spending:report", "Report what model calls cost, and on what."),
         Row("prompt", "holdfast.cli.prompt:prompt", "Print the system prompt as the model gets it."),
         Row("diff", "holdfast.cli.compare:diff", "Compare what two sessions did after their common part."),
         Row("replay", "holdfast.cli.branch:replay", "Decide a recorded session again, and compare."),

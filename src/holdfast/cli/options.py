@@ -7,8 +7,12 @@ from typing import Annotated
 
 import typer
 
+from holdfast.clock import SYSTEM_CLOCK
 from holdfast.config.paths import Home, find_home
+from holdfast.config.values import duration
 from holdfast.errors import UsageError
+
+_SINCE = duration(1, 100 * 365 * 86_400)
 
 
 def _or_before_the_command(context: typer.Context, value: str | None) -> str | None:
@@ -46,3 +50,17 @@ def home_of(flag: str | None) -> Home:
     if not is_possible:
         raise UsageError(f"The home {home.folder} is not a folder.", hint="Name another one with --home DIR.")
     return home
+
+
+def since_ms(text: str) -> int:
+    """Return the time that is so long ago; 0 for no text.
+
+    Raises:
+        UsageError: The text is not a length of time.
+    """
+    if not text:
+        return 0
+    try:
+        return SYSTEM_CLOCK.now_ms() - int(_SINCE.read(text) * 1000)
+    except ValueError:
+        raise UsageError(f"--since must be {_SINCE.allowed}, not {text!r}.") from None

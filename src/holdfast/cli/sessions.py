@@ -13,13 +13,10 @@ from typing import Annotated
 import typer
 from msgspec.structs import replace
 
-from holdfast.cli.options import HomeFlag, JsonFlag, home_of
+from holdfast.cli.options import HomeFlag, JsonFlag, home_of, since_ms
 from holdfast.cli.reading import find_session, reading
 from holdfast.cli.terminal import columns, say, say_json
-from holdfast.clock import SYSTEM_CLOCK
 from holdfast.config.paths import Home
-from holdfast.config.values import duration
-from holdfast.errors import UsageError
 from holdfast.protocol.rows import EVERY, Approval, SessionRow, SessionStatus, Sought
 from holdfast.runtime.driven import listed
 from holdfast.runtime.unread import Question, questions, with_unread
@@ -27,7 +24,6 @@ from holdfast.views.lines import COMMAND, Line, Span
 from holdfast.views.lists import approval_lines, approval_row, question_lines, session_lines, session_row
 
 LIMIT_MAX = 100
-_SINCE = duration(1, 100 * 365 * 86_400)
 
 
 def sessions(  # noqa: PLR0913 -- each parameter is a flag of the command
@@ -63,7 +59,7 @@ def sessions(  # noqa: PLR0913 -- each parameter is a flag of the command
     holdfast sessions --before ID              the next page: ID is the last one that was listed
     """
     folder = os.path.realpath(workspace) if workspace is not None else ""
-    sought = Sought(status or "", grep, before, _since_ms(since), folder)
+    sought = Sought(status or "", grep, before, since_ms(since), folder)
     rows = asyncio.run(_sessions(home_of(home), sought, limit))
     if is_json:
         for row in rows:
@@ -83,20 +79,6 @@ def sessions(  # noqa: PLR0913 -- each parameter is a flag of the command
                 else "No session matches."
             ]
         )
-
-
-def _since_ms(text: str) -> int:
-    """Return the time that is so long ago; 0 for no text.
-
-    Raises:
-        UsageError: The text is not a length of time.
-    """
-    if not text:
-        return 0
-    try:
-        return SYSTEM_CLOCK.now_ms() - int(_SINCE.read(text) * 1000)
-    except ValueError:
-        raise UsageError(f"--since must be {_SINCE.allowed}, not {text!r}.") from None
 
 
 async def _sessions(home: Home, sought: Sought, limit: int) -> Sequence[SessionRow]:

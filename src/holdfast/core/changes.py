@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.core.state import ModelCall, Run, State
+from holdfast.core.state import NO_EPOCH, ModelCall, Run, State
 from holdfast.core.totals import Totals
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Principal
@@ -14,7 +14,7 @@ from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.trust import Label
 
 
-def attempt_of(event: e.ModelCallStarted, facts: ModelFacts) -> ModelCall:
+def attempt_of(state: State, event: e.ModelCallStarted, facts: ModelFacts) -> ModelCall:
     """Return the attempt that the event opens."""
     request = event.request
     return ModelCall(
@@ -30,6 +30,8 @@ def attempt_of(event: e.ModelCallStarted, facts: ModelFacts) -> ModelCall:
         facts,
         event.purpose,
         request.kinds,
+        state.at_ms,
+        state.principal.name,
     )
 
 
@@ -81,6 +83,19 @@ def with_reservation(run: Run, model_call: ModelCall | None) -> Run:
         held_tokens=run.totals.held_tokens + model_call.reserved_tokens,
     )
     return replace(run, totals=totals)
+
+
+def held(state: State, model_call: ModelCall) -> State:
+    """Hold the whole reservation of an attempt that is given up."""
+    # The reservation counts against the limits of the run. But what a parent had in flight is in the parent's books,
+    # and not in those of its branch.
+    run, inherited = state.run, state.inherited
+    if run is not None:
+        run = with_reservation(run, model_call)
+    if model_call.epoch == NO_EPOCH:
+        held_microusd = inherited.held_microusd + model_call.reserved_microusd
+        inherited = replace(inherited, held_microusd=held_microusd)
+    return replace(state, run=run, inherited=inherited)
 
 
 def narrowed(principal: Principal, other: Principal) -> Principal:

@@ -16,6 +16,7 @@ from holdfast.core.evolve_run import of_run
 from holdfast.core.evolve_tools import of_approval, of_tool
 from holdfast.core.hooked import NOTHING
 from holdfast.core.state import (
+    NO_EPOCH,
     RESTING,
     Answered,
     Call,
@@ -43,8 +44,6 @@ _DONE_TO_FILES: Mapping[Restoring, str] = {
     "discard": "discarded all changes in the copy of the workspace",
 }
 """What a person did to files, as the ledger says it."""
-NO_EPOCH = -1
-"""The epoch of the attempts that a branch inherits, or that came in a file: no driver here has it."""
 
 
 def evolve(state: State, record: e.Record) -> State:

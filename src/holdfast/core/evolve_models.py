@@ -10,9 +10,9 @@ from holdfast.core import measure, prompted
 from holdfast.core.changes import (
     attempt_of,
     charged,
+    held,
     labelled,
     with_models,
-    with_reservation,
     with_run,
     with_usage,
 )
@@ -88,7 +88,7 @@ def _started(state: State, event: e.ModelCallStarted) -> State:
             models,
             anew_seq=anew_seq,
             quoted=quoted,
-            open=attempt_of(event, facts(state)),
+            open=attempt_of(state, event, facts(state)),
             started=models.started + 1,
             measure=measure.after_request(models.measure, request.fresh_bytes),
             base=request.base,
@@ -227,12 +227,11 @@ def _cut(state: State, event: e.ModelCallCut) -> State:
 
 
 def _abandoned(state: State) -> State:
-    model_call, run = state.models.open, state.run
     # The process died during the model call. The provider may have charged it in full, or never seen it. So the whole
     # reservation stays held: it counts against the limits, but is shown apart from what was spent.
-    if run is not None:
-        run = with_reservation(run, model_call)
-    return replace(state, models=replace(state.models, open=None), run=run)
+    if state.models.open is not None:
+        state = held(state, state.models.open)
+    return with_models(state, open=None)
 
 
 def _close_and_charge(state: State, ended: e.ModelCallFailed | e.ModelCallCut) -> State:

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast.core import compaction, guard
-from holdfast.core.changes import attempt_of, charged, with_models, with_reservation
+from holdfast.core.changes import attempt_of, charged, held, with_models
 from holdfast.core.reflecting import Reflecting
 from holdfast.core.retry import SIDE_ATTEMPTS
 from holdfast.core.state import State, Tally, facts_for
@@ -29,7 +29,7 @@ def side_started(state: State, event: e.ModelCallStarted, purpose: SidePurpose) 
     else:
         state = replace(state, compaction=compaction.after_asking(state.compaction, state.at_ms, state.seq))
     return replace(
-        state, side=replace(state.side, started=state.side.started + 1, open=attempt_of(event, model))
+        state, side=replace(state.side, started=state.side.started + 1, open=attempt_of(state, event, model))
     )
 
 
@@ -56,13 +56,11 @@ def side_ended(state: State, event: e.SideCallEnded) -> State:
 
 def side_abandoned(state: State, purpose: SidePurpose) -> State:
     """Close the open attempt. Nobody knows what it cost, so its reservation stays held."""
-    model_call, run, tally = state.side.open, state.run, state.side.tally(purpose)
+    model_call, tally = state.side.open, state.side.tally(purpose)
     if model_call is None:
         return state
-    if run is not None:
-        run = with_reservation(run, model_call)
     spent = tally.spent_microusd + model_call.reserved_microusd
-    state = _tallied(replace(state, run=run), purpose, spent_microusd=spent)
+    state = _tallied(held(state, model_call), purpose, spent_microusd=spent)
     # An attempt that kills its process again and again must not be made for ever.
     if model_call.attempt < SIDE_ATTEMPTS:
         return _closed(_tallied(state, purpose, failed_attempts=model_call.attempt))

@@ -117,6 +117,10 @@ class Run(msgspec.Struct, frozen=True, gc=False):
     message: str = ""
 
 
+NO_EPOCH = -1
+"""The epoch of the attempts that a branch inherits, or that came in a file: no driver here has it."""
+
+
 class ModelCall(msgspec.Struct, frozen=True, gc=False):
     """The open attempt of a model call."""
 
@@ -133,6 +137,9 @@ class ModelCall(msgspec.Struct, frozen=True, gc=False):
     """The model that it was sent to, even if the settings have changed since."""
     purpose: Purpose = "work"
     kinds: Kinds = NO_KINDS
+    begun_ms: int = 0
+    user: str = ""
+    """The name of who the run was for when it began."""
 
 
 class Models(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -38,6 +38,7 @@ from holdfast.protocol.rows import (
     Verified,
 )
 from holdfast.protocol.settings import Output, Policy, Settings
+from holdfast.protocol.spending import Ledger
 from holdfast.protocol.tools import (
     Admission,
     BackgroundProcess,
@@ -221,9 +222,7 @@ class Index(Protocol):
     """The content of a home, as rows that derive from journals. Every method may raise a `StorageError`."""
 
     async def news(self, since: Mark | None = None) -> News:
-        """Return the sessions with new records or commands since the mark, from any process. Without a mark, return
-        none, only the mark of now.
-        """
+        """Return the sessions with new records or commands since the mark, from any process. Without a mark: none."""
         ...
 
     async def session(self, session: str) -> SessionRow | None:
@@ -259,7 +258,7 @@ class Index(Protocol):
         ...
 
 
-class Store(Journals, Leases, Inbox, Index, Protocol):
+class Store(Journals, Leases, Inbox, Index, Ledger, Protocol):
     """Everything of a home's store, with its check. Callers that need less take a smaller protocol."""
 
     async def delete(self, lease: Lease) -> None:

@@ -13,6 +13,7 @@ from holdfast.protocol.codec import StoredRecord
 from holdfast.protocol.events import Resolution
 from holdfast.protocol.grants import Grant
 from holdfast.protocol.messages import Usage
+from holdfast.protocol.spending import Line
 from holdfast.protocol.tools import NO_REACH, Offer, Reach
 
 SessionStatus = Literal[
@@ -234,6 +235,8 @@ class Commit(msgspec.Struct, frozen=True):
     """The session's new name, if the records change it."""
     others: tuple[Commit, ...] = ()
     """Commits to other sessions, before this one, in the same transaction."""
+    lines: tuple[Line, ...] = ()
+    """What the records add to the books."""
     forked_from: str = ""
     """The session whose records a branch shares up to `expected_seq`. Only the first commit of a branch has it."""
 

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from holdfast.context.conversation import FOLDED, REQUESTED, Conversation, rewritten
+from holdfast.core import spending
 from holdfast.core.causes import Commanded
 from holdfast.core.decide import decision
 from holdfast.core.draft import Draft
 from holdfast.core.evolve import evolve
-from holdfast.core.state import State
+from holdfast.core.state import ModelCall, State, open_model_calls
 from holdfast.core.summary import approval_marks, summary
 from holdfast.errors import HoldfastError, RecordErased, StorageCorrupt, StorageNewer
 from holdfast.protocol.blobs import blobs_of
@@ -62,6 +63,8 @@ class Fold:
         self._link = FIRST_LINK
         self._named: set[str] = set()
         """The blobs that a commit referred to."""
+        self._open: tuple[ModelCall, ...] = ()
+        """The model calls that were open at the last commit."""
 
     async def open(self, store: Journals) -> Sequence[InboxEntry]:
         """Fold what is stored: everything, or what follows the last snapshot if that is valid. Return the waiting
@@ -84,6 +87,7 @@ class Fold:
             self._fold(readable(each))
         if stored:
             self._link, self.epoch = stored[-1].link, stored[-1].epoch
+        self._open = open_model_calls(self.state)
 
     async def _restore(self, store: Journals, snapshot: Snapshot) -> bool:
         """Begin at the snapshot, if its conversation is exactly the request that was sent there.
@@ -137,6 +141,8 @@ class Fold:
         releases_lease: bool,
     ) -> Commit:
         """Everything that a batch changes, after it was added and before it is committed."""
+        lines = tuple(spending.lines(self._open, batch)) if self._open else ()
+        self._open = open_model_calls(self.state)
         return Commit(
             session=self.session,
             epoch=epoch,
@@ -149,6 +155,7 @@ class Fold:
             blobs=self._new_blobs(batch),
             snapshot=self._snapshot(batch),
             releases_lease=releases_lease,
+            lines=lines,
         )
 
     def _linked(self, batch: Iterable[Record]) -> tuple[StoredRecord, ...]:

@@ -115,7 +115,24 @@ CREATE INDEX deleted_arrival ON deleted (arrival);
 """The number of each session that was deleted or is being deleted, with the last position and the last arrival that
 were taken then. None of them is ever taken again: readers that follow a home rely on that."""
 
-MIGRATIONS: tuple[str, ...] = (_FIRST, SNAPSHOTS, _SEALS, _DELETED)
+_LEDGER = """
+CREATE TABLE ledger (
+    line INTEGER PRIMARY KEY,
+    session TEXT NOT NULL,
+    key TEXT NOT NULL,
+    begun_ms INTEGER NOT NULL,
+    user TEXT NOT NULL,
+    model TEXT NOT NULL,
+    purpose TEXT NOT NULL,
+    spent INTEGER NOT NULL,
+    estimated INTEGER NOT NULL,
+    held INTEGER NOT NULL
+) STRICT;
+CREATE INDEX ledger_of_session ON ledger (session);
+"""
+"""The books. They outlive the sessions, so they name them by their ids."""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST, SNAPSHOTS, _SEALS, _DELETED, _LEDGER)
 """Step n, counted from 1, makes version n of the schema from version n - 1."""
 
 NEWEST = len(MIGRATIONS)

@@ -28,6 +28,7 @@ from holdfast.protocol.rows import (
     Situation,
     Sought,
 )
+from holdfast.protocol.spending import Amounts, Line
 from holdfast.storage.approvals import approval_row
 from holdfast.storage.chain import checked
 from holdfast.storage.seals import holder_in, unsealed
@@ -42,6 +43,7 @@ _RECORDS = (
     "SELECT seq, at_ms, awake_ms, epoch, cause, type, v, body, link, digest FROM records"
     " WHERE session = ? AND seq > ? AND seq <= ? ORDER BY seq"
 )
+_SOUGHT_LINES = "begun_ms >= :since AND :session IN ('', session)"
 _NEWEST = "ORDER BY position DESC, number DESC"
 LAST_POSITION = (
     "max((SELECT ifnull(max(position), 0) FROM records), (SELECT ifnull(max(position), 0) FROM deleted))"
@@ -434,3 +436,28 @@ def _approval(
     for seq in (asked_seq, decided_seq) if decided_seq else (asked_seq,):
         records += read(connection, session, seq - 1, seq)
     return approval_row(name, records)
+
+
+def spent(connection: sqlite3.Connection, since_ms: int, session: str) -> Amounts:
+    """Do what `Ledger.spent` says."""
+    sums = "coalesce(sum(spent), 0), coalesce(sum(estimated), 0), coalesce(sum(held), 0)"
+    found = connection.execute(
+        f"SELECT {sums} FROM ledger WHERE {_SOUGHT_LINES}", _sought_lines(since_ms, session)
+    )
+    return Amounts(*found.fetchone())
+
+
+def lines(connection: sqlite3.Connection, since_ms: int, session: str) -> list[Line]:
+    """Do what `Ledger.lines` says."""
+    columns = "session, key, begun_ms, user, model, purpose, spent, estimated, held"
+    found = connection.execute(
+        f"SELECT {columns} FROM ledger WHERE {_SOUGHT_LINES} ORDER BY line", _sought_lines(since_ms, session)
+    )
+    return [
+        Line(name, key, begun_ms, user, model, purpose, Amounts(*amounts))
+        for name, key, begun_ms, user, model, purpose, *amounts in found
+    ]
+
+
+def _sought_lines(since_ms: int, session: str) -> dict[str, object]:
+    return {"since": since_ms, "session": session}

@@ -32,6 +32,7 @@ from holdfast.protocol.codec import (
 from holdfast.protocol.events import Event, Record, SessionForked, SessionOpened, SessionRenamed
 from holdfast.protocol.ids import is_command_id, is_session_id, is_session_key, session_id
 from holdfast.protocol.rows import Salvaged, SessionRow, Stretch
+from holdfast.protocol.spending import Amounts, Line
 from holdfast.storage.blobs import read_blob, sync_folder
 from holdfast.storage.chain import proven, stretches
 from holdfast.storage.derived import approvals_of, is_epoch, new_row, own_records
@@ -41,7 +42,7 @@ from holdfast.storage.migrations import migrate
 from holdfast.storage.reads import read
 from holdfast.storage.seals import unsealed
 from holdfast.storage.wreck import Row, Wreck, wreck_of
-from holdfast.storage.writes import put_records
+from holdfast.storage.writes import put_lines, put_records
 
 _NOTHING = bytes(32)
 """Takes the place of the digest of an unknown body."""
@@ -128,8 +129,21 @@ class _Salvage:
         self._tell_lost_sessions(named, {row[0] for row in deleted})
         self._save_inbox(commands, names)
         self._new.executemany("INSERT INTO deleted VALUES (?, ?, ?)", deleted)
+        self._save_ledger()
         notes = (*self._wreck.notes, *self._notes, *self._lost_blobs())
         return Salvaged(len(self._sessions), self._records, tuple(self._lost), notes)
+
+    def _save_ledger(self) -> None:
+        """Save the lines of the books that can be read."""
+        columns = "session, key, begun_ms, user, model, purpose, spent, estimated, held"
+        for _, *row in self._wreck.rows("ledger", "line", columns):
+            session, key, begun_ms, user, model, purpose, *amounts = row
+            is_text = all(isinstance(each, str) for each in (session, key, user, model, purpose))
+            if is_text and all(isinstance(each, int) for each in (begun_ms, *amounts)):
+                line = Line(session, key, begun_ms, user, model, purpose, Amounts(*amounts))
+                put_lines(self._new, [line])
+            else:
+                self._notes.append("a line of the books: more was spent than `holdfast budget` says")
 
     def _found_sessions(self) -> Iterator[Session]:
         epochs: dict[int, object] = dict(self._wreck.rows("leases", "session", "epoch"))

@@ -35,6 +35,7 @@ from holdfast.protocol.rows import (
     Sought,
     Verified,
 )
+from holdfast.protocol.spending import Amounts, Line
 from holdfast.storage import deletion, fsck, reads, writes
 from holdfast.storage.blobs import YOUNG_MS, FileBlobs
 from holdfast.storage.chain import check_contiguous
@@ -210,6 +211,12 @@ class SqliteStore:
         files = await self._ask(lambda connection: deletion.unneeded(connection, self._blobs, before_ms))
         if files:
             await self._writer.do(lambda connection: deletion.sweep(connection, files, before_ms))
+
+    async def spent(self, since_ms: int = 0, session: str = "") -> Amounts:
+        return await self._ask(lambda connection: reads.spent(connection, since_ms, session))
+
+    async def lines(self, since_ms: int = 0, session: str = "") -> Sequence[Line]:
+        return await self._ask(lambda connection: reads.lines(connection, since_ms, session))
 
     async def verify(self) -> Verified:
         loop = asyncio.get_running_loop()

@@ -43,6 +43,7 @@ from holdfast.protocol.rows import (
     Stretch,
     Verified,
 )
+from holdfast.protocol.spending import Amounts, Line
 from holdfast.storage.approvals import approval_row
 from holdfast.storage.blobs import attached_in, gone
 from holdfast.storage.chain import Examined, check_contiguous, checked, examine
@@ -134,6 +135,7 @@ class VolatileStore:
         self._sessions: dict[str, _Kept] = {}
         self._keys: dict[str, str] = {}
         self._mark = Mark(0, 0, 0)
+        self._lines: list[Line] = []
 
     async def claim(self, session: str, key: str, now_ms: int, first: InboxEntry | None = None) -> str:
         check_session(session, key)
@@ -242,6 +244,7 @@ class VolatileStore:
         if commit.forked_from:
             kept.parent, kept.at_seq = commit.forked_from, commit.expected_seq
         kept.records += commit.records
+        self._lines += commit.lines
         handled = kept.inbox.keys() & set(commit.acknowledged)
         self._mark = Mark(
             self._mark.records + len(commit.records), self._mark.commands, self._mark.waiting - len(handled)
@@ -398,6 +401,12 @@ class VolatileStore:
                 records = [await self.read(session, seq - 1, seq) for seq in kept.approvals[approval_id]]
                 return approval_row(approval_id, [record for each in records for record in each])
         return None
+
+    async def spent(self, since_ms: int = 0, session: str = "") -> Amounts:
+        return sum((line.amounts for line in await self.lines(since_ms, session)), Amounts())
+
+    async def lines(self, since_ms: int = 0, session: str = "") -> Sequence[Line]:
+        return [each for each in self._lines if each.begun_ms >= since_ms and session in ("", each.session)]
 
     async def delete(self, lease: Lease) -> None:
         session = lease.session

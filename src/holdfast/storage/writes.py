@@ -11,9 +11,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
+from msgspec.structs import astuple
+
 from holdfast.errors import Fenced, NoSuchSession
 from holdfast.protocol.codec import StoredRecord, encode_json
 from holdfast.protocol.rows import Commit, Holder, InboxEntry, Lease, Posted, SessionRow
+from holdfast.protocol.spending import Line
 from holdfast.storage.blobs import attached_in, check_blobs
 from holdfast.storage.derived import is_epoch, new_row
 from holdfast.storage.reads import LAST_ARRIVAL, LAST_NUMBER, LAST_POSITION, Term, lease_of, no_lease
@@ -217,6 +220,26 @@ def put_records(
     )  # fmt: skip
 
 
+def put_lines(connection: sqlite3.Connection, lines: Iterable[Line]) -> None:
+    """Write lines into the books."""
+    connection.executemany(
+        "INSERT INTO ledger (session, key, begun_ms, user, model, purpose, spent, estimated, held)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            (
+                line.session,
+                line.key,
+                line.begun_ms,
+                line.user,
+                line.model,
+                line.purpose,
+                *astuple(line.amounts),
+            )
+            for line in lines
+        ],
+    )
+
+
 def _branch_off(connection: sqlite3.Connection, commit: Commit) -> None:
     parent, at_seq = _living(connection, commit.forked_from), commit.expected_seq
     linked = connection.execute(
@@ -242,6 +265,8 @@ def _write_beside(connection: sqlite3.Connection, number: int, commit: Commit) -
         connection.executemany(
             "INSERT OR IGNORE INTO blob_uses VALUES (?, ?)", [(blob, number) for blob in commit.blobs]
         )
+    if commit.lines:
+        put_lines(connection, commit.lines)
     if commit.snapshot:
         seq = commit.expected_seq + len(commit.records)
         body = sealed(commit.snapshot, "snapshot", commit.session, seq)

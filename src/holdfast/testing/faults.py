@@ -30,6 +30,7 @@ from holdfast.protocol.rows import (
     Sought,
     Verified,
 )
+from holdfast.protocol.spending import Amounts, Line
 
 T = TypeVar("T")
 
@@ -161,6 +162,12 @@ class FaultyStore:
 
     async def granting(self) -> list[SessionRow]:
         return await self.pass_on(lambda: self.inner.granting())
+
+    async def spent(self, since_ms: int = 0, session: str = "") -> Amounts:
+        return await self.pass_on(lambda: self.inner.spent(since_ms, session))
+
+    async def lines(self, since_ms: int = 0, session: str = "") -> Sequence[Line]:
+        return await self.pass_on(lambda: self.inner.lines(since_ms, session))
 
     async def approvals(self, session: str = "", is_open: bool = True) -> list[Approval]:
         return await self.pass_on(lambda: self.inner.approvals(session, is_open))

@@ -36,6 +36,9 @@ async def check_session(store: Store, session: str, records: Sequence[e.Record])
     row = await store.session(session)
     expected = summary(fold(list(records)))
     assert row == expected, f"the row does not match the journal: {row} {expected}"
+    booked = await store.spent(session=session)
+    assert row.held_microusd == booked.held, "the books hold another amount"
+    assert row.cost_microusd in (None, booked.spent), "the books have another amount"
     assert not await store.inbox(session), "a command was accepted and never handled"
     situation = await store.situation(session)
     lease = situation.lease if situation is not None else None

@@ -36,7 +36,7 @@ from holdfast.tools.builtin import Rooms, make_tools
 from holdfast.tools.guidance import guidance
 
 SESSION_KEY = "test:scenario"
-MODEL = ModelFacts("script", "model", price="free")
+MODEL = ModelFacts("script", "model", input_microusd_per_mtok=1_000_000, output_microusd_per_mtok=4_000_000)
 _LOOK_S = 0.05
 _MAX_RESTS = 20
 
