@@ -293,7 +293,7 @@ PROGRAMS = (
     Mutation(
         "what a program of `awk` writes is not judged",
         "policy/programs_languages.py",
-        "for act in acts_of(reading.operands[0].text)]",
+        "for act in acts_of(reading)]",
         "for act in ()]",
         _PLACES,
     ),

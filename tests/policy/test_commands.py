@@ -219,7 +219,7 @@ def check_appending(ws: Path, text: str, more: str) -> None:
         return
     for autonomy in ("supervised", "full"):
         before = verdict(ws, text, autonomy)
-        is_whole = not text.rstrip().endswith((";", "&", "|"))  # otherwise an operator more is none
+        is_whole = not text.rstrip().endswith((";", "&", "|"))  # otherwise one more would not be one
         for joint in ("; ", "\n", *((" && ", " || ", " | ", " & ") if is_whole else ())):
             after = verdict(ws, f"{text}{joint}{more}", autonomy)
             assert STRICTNESS.index(after.verdict) >= STRICTNESS.index(before.verdict), (text, joint)

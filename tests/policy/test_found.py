@@ -55,6 +55,7 @@ READS = [
     "find src -name '*.py' 2>/dev/null | xargs wc -l",
     "for f in *.md; do wc -l < \"$f\"; done",
     "for f in src/*.py; do head $f; done",
+    "for f in *.md; do head $f; done",
     "for f in src/deep/*; do head -5 $f; done",
     "git ls-files '*.txt' | xargs wc -l",
     "git ls-files src | xargs grep -n x",
@@ -74,7 +75,7 @@ async def test_what_reads_nothing_but_plain_files_runs(tree: Reference, text: st
         # another file than those that are looked at, or an option
         "for f in links/*; do head $f; done",
         "for f in blank/*; do head $f; done",
-        "for f in *.md; do head $f; done",
+        "for f in -*.md; do head $f; done",
         "for f in src/*.py; do cp $f ..data/y; done",
         "for f in src/*.py; do head -n $f; done",
         "git ls-files links | xargs cat",
@@ -201,6 +202,13 @@ async def test_a_name_that_git_prints_may_be_taken_for_an_option(tree: Reference
     assert [(await tree.verdict("command", text)).verdict for text in texts] == ["ask", "allow"]
 
 
+@pytest.mark.parametrize("name", ["-n.md", "a b.md", "link.md"])
+async def test_a_name_that_a_loop_may_hand_on_as_something_else_asks(tree: Reference, name: str) -> None:
+    place = tree.workspace / name
+    place.symlink_to("/etc/hostname") if name == "link.md" else place.write_text("words\n")
+    assert (await tree.verdict("command", "for f in *.md; do head $f; done")).verdict != "allow"
+
+
 async def test_names_in_a_loop_are_secret_where_they_match_one(tree: Reference) -> None:
     texts = ("for f in keys/*; do cat $f; done", "for f in keys/*.key; do wc -l $f; done")
     assert [(await tree.verdict("command", text, "full")).verdict for text in texts] == ["deny", "deny"]
@@ -228,7 +236,7 @@ def test_both_readers_of_texts_say_what_xargs_reads() -> None:
         "a | xargs b | xargs c",
         "a | b 2>/dev/null | xargs c",
     ):
-        plain = plain_script(text, "", ("",))
+        plain = plain_script(text, "")
         assert plain is not None
         assert plain.commands == by_tree(text.encode()).commands
         assert any(command.feeds for command in plain.commands)

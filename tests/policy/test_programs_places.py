@@ -24,6 +24,9 @@ cmake -E copy a.txt ../x
 meson setup ../x
 gcc -o ../x a.c
 gcc-13 a.c -o../x
+gcc -Wl,-o,../x a.c
+clang -Wl,--as-needed,-Map=../x a.c
+gcc-13 -Wp,-MD,../x -c a.c
 ld -o ../x a.o
 objcopy a.o ../x
 rustc --out-dir ../x a.rs
@@ -56,6 +59,13 @@ shuf -o ../x a.txt
 iconv -o ../x a.txt
 mkfifo ../x
 sqlite3 ../x 'select 1'
+sqlite3 a.db '.output ../x' 'select 1'
+sqlite3 a.db '.once --bom ../x'
+sqlite3 a.db "attach '../x' as y"
+vim -es -c 'w! ../x' -c q a.txt
+ex -sc '%s/a/b/|w ../x' a.txt
+awk -v f=../x 'BEGIN { print > f }'
+awk 'BEGIN { print "x" >> f }' f=../x
 pg_dump -f ../x db
 convert a.png ../x.png
 ffmpeg -i a.mp4 ../x.mp4

@@ -43,7 +43,7 @@ TEXTS = st.lists(st.tuples(st.sampled_from(ATOMS), st.sampled_from(BETWEEN)), mi
 
 
 def check_plain(text: str) -> None:
-    plain = plain_script(text, "/home/ann", ("",))
+    plain = plain_script(text, "/home/ann")
     if plain is None:
         return
     read = by_tree(text.encode(), "/home/ann", "/ws")
@@ -70,7 +70,7 @@ def test_any_of_many_plain_texts_is_read_as_its_tree_is(text: str) -> None:
      "grep -rn \"def f\" . 2>/dev/null", "make >/dev/null 2>&1 && echo done", "cd && read x && cd && ls"],
 )  # fmt: skip
 def test_what_people_write_most_is_plain(text: str) -> None:
-    plain = plain_script(text, "/home/ann", ("",))
+    plain = plain_script(text, "/home/ann")
     assert plain is not None
     assert plain._replace(is_plain=False) == by_tree(text.encode(), "/home/ann", "/ws")
 
@@ -81,7 +81,7 @@ def test_what_people_write_most_is_plain(text: str) -> None:
      "ls &", "ls\nls", "a&&&b", "ls;;", "! ls", "ls 'a", "ls a'b'", "&& ls", "ls | | wc", "ls" + " " * 300 + "rm x"],
 )  # fmt: skip
 def test_everything_else_is_left_to_the_tree(text: str) -> None:
-    assert plain_script(text, "/home/ann", ("",)) is None
+    assert plain_script(text, "/home/ann") is None
 
 
 def test_only_literal_words_may_be_allowed_by_a_rule() -> None:

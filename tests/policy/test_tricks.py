@@ -384,3 +384,22 @@ def test_what_takes_words_that_nobody_knows_has_no_other_options(name: str) -> N
 )
 def test_a_pattern_is_read_as_the_shell_does(name: str, pattern: str, is_hit: bool) -> None:
     assert is_matched(name, pattern) == is_hit
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["X=3; echo $((X + 1))", "for i in 1 2; do echo $((i * 2)); done", "a=7; b=2; echo $((a / b)) $a",
+     'x=4; echo "$((x % 3))"'],
+)  # fmt: skip
+async def test_counting_with_known_numbers_asks_nobody(reference: Reference, text: str) -> None:
+    assert await looks(reference, text) == ["allow", "allow"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["echo $((X + 1))", "X='a[$(./x)]'; echo $((X + 1))", "X=3; echo $((X = 5))", "X=3; echo $((X++))",
+     "X=3; echo $((--X))", "X=y; echo $((X + 1))", "read X < a.txt; echo $((X + 1))", "X=3; echo $((a[X]))",
+     "X=3; read X < a.txt; echo $((X))", "x=$((1 + 1)); echo $((x + 1))"],
+)  # fmt: skip
+async def test_counting_with_what_may_run_something_asks(reference: Reference, text: str) -> None:
+    assert (await looks(reference, text))[0] == "ask"

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from holdfast.policy.pieces import secret_in_pieces
 from holdfast.policy.programs import uses_of
 from holdfast.policy.shell import read_script
-from holdfast.policy.shell_flow import MAX_FOLDERS
+from holdfast.policy.shell_flow import MAX_FOLDERS, Flow
 from holdfast.policy.simple import Redirection, Script, SimpleCommand, Word
 from holdfast.policy.uses import Uses
 
@@ -82,15 +82,16 @@ class _Next(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def parsed(text: str, home: str = "", here: str = "") -> Command:
+def parsed(text: str, home: str = "", here: str = "", there: frozenset[str] = frozenset()) -> Command:
     """Read a shell text.
 
     Args:
         text: What the shell would run.
         home: The folder that `~` means; empty if it is not known.
         here: The folder in which the shell begins; empty if it is not known.
+        there: Folders into which a `cd` leads for certain.
     """
-    script = read_script(text, home, here)
+    script = read_script(text, home, here, Flow(("",), there=there))
     unread, hidden = [script.unread], [script.hidden]
     steps: list[Step] = []
     entered: dict[int, tuple[Script, tuple[str, ...]]] = {}
@@ -116,7 +117,7 @@ def parsed(text: str, home: str = "", here: str = "") -> Command:
                 folders = entered[id(around)][1]
                 is_known = is_known and len(folders) == 1
             is_here = is_known and folders == ("",)
-            inner = read_script(word.text, home, here if is_here else "", folders)
+            inner = read_script(word.text, home, here if is_here else "", Flow(folders))
             if is_posix and (found := _NOT_POSIX.search(word.text)):
                 unread.append(f"`{name}` may read `{found[0].strip()}` in another way than bash")
             unread.append(inner.unread)

@@ -28,6 +28,26 @@ _MAY = re.compile("(?:" + "|".join(map(re.escape, sorted(_FIRST))) + r")(?![\w.-
 """What a first piece ends with. It tells most texts quickly from the others."""
 _BETWEEN = re.compile(r"\\[nrt0]|\$\{?[!#]?(?:[A-Za-z_]\w*|[0-9@*#?!$-])|[^\w.-]|(?<![\w.])-+", re.ASCII)
 """What is between two pieces: the name of a variable, or what no usual name of a file has."""
+_ESCAPE = re.compile(r"\\(?:x([0-9a-f]{1,2})|u\{?([0-9a-f]{1,6})\}?|0?([0-7]{2,3}))", re.ASCII)
+"""A character as languages and `printf` write it."""
+_JOINT = re.compile(r"""(?<=[\w.])(["'])\s{0,8}[+.~&]{0,2}\s{0,8}\1(?=[\w.])""")
+"""What joins two texts of most languages."""
+_WHOLE = re.compile("(?<![\\w.-])(?:" + "|".join(map(re.escape, _NAMES)) + r")(?![\w-])", re.ASCII)
+
+
+def _spelled_out(text: str) -> str:
+    """Return the usual name of a secret that a text has when its escapes and joints are gone, and not before."""
+    plain = _JOINT.sub("", _ESCAPE.sub(_character, text) if "\\" in text else text)
+    if plain == text or not (found := _WHOLE.findall(plain)):
+        return ""
+    before = _WHOLE.findall(text)
+    return next((name for name in found if found.count(name) > before.count(name)), "")
+
+
+def _character(found: re.Match[str]) -> str:
+    hexadecimal, octal = found[1] or found[2], found[3]
+    code = int(hexadecimal, 16) if hexadecimal else int(octal, 8)
+    return chr(code).casefold() if 0x20 < code < 0x7F else " "
 
 
 def secret_in_pieces(text: str) -> str:
@@ -35,6 +55,8 @@ def secret_in_pieces(text: str) -> str:
     such name.
     """
     folded = text.casefold()
+    if found := _spelled_out(folded):
+        return found
     if not _MAY.search(folded):
         return ""
     pieces = {*_BETWEEN.split(folded)}

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from holdfast.policy.programs_options import (
     Program,
+    Reading,
     doubts,
     operand_uses,
     reading_of,
@@ -137,6 +138,7 @@ def _done_by(name: str, how: str, what: str) -> Uses:
 _AWK = Program(
     operands="text read*", plain="-F= -v= --field-separator= --assign=", reads="-f= --file=", is_ordered=True
 )
+_MOST_VALUES, _MOST_VALUE_CHARS, _MOST_CHARS = 8, 400, 32_768
 _AWK_ACTS = re.compile(r"@|system|getline|close|ARG|SYMTAB|include|load|\\\r?\n")
 _AWK_ACT = re.compile(r'"(?:[^"\\\n]|\\[^\n])*"|print|getline|system|[;}\n]|>>?|<|\|&?')
 _AWK_TOKEN = re.compile(r'"(?:[^"\\\n]|\\[^\n])*"|print|[;}|>/#"\\]')
@@ -145,7 +147,22 @@ _JQ_LOADS = re.compile(r"\b(?:import|include|modulemeta|input_filename|get_searc
 
 def uses_of_awk(command: SimpleCommand, name: str) -> Uses:
     """Return what `awk` does. A program that could open or run anything is not known."""
-    return _with_program(command, name, _AWK, is_plain_awk, _acts_of_awk)
+    return _with_program(command, name, _AWK, is_plain_awk, _acts_of_reading)
+
+
+def _acts_of_reading(reading: Reading) -> Iterator[tuple[str, str]]:
+    return _acts_of_awk(_with_values(reading))
+
+
+def _with_values(reading: Reading) -> str:
+    """Return the program with the values of the variables that the command sets, in their places."""
+    program = reading.operands[0].text
+    for word in (*reading.values("-v", "--assign"), *reading.operands[1:])[:_MOST_VALUES]:
+        name, equals, value = word.text.partition("=")
+        if equals and word.is_known and name.isidentifier() and len(value) <= _MOST_VALUE_CHARS:
+            literal = f'"{value}"'.replace("\\", "\\\\")
+            program = re.sub(rf"\b{name}\b", literal, program)[:_MOST_CHARS]
+    return program
 
 
 def is_plain_awk(program: str) -> bool:
@@ -203,7 +220,7 @@ def _with_program(
     name: str,
     program: Program,
     is_plain: Callable[[str], bool],
-    acts_of: Callable[[str], Iterator[tuple[str, str]]] = lambda _: iter(()),
+    acts_of: Callable[[Reading], Iterator[tuple[str, str]]] = lambda reading: iter(()),
 ) -> Uses:
     words = command.words[1:]
     reading = reading_of(program, words)
@@ -213,7 +230,7 @@ def _with_program(
     elif reading.operands and (_is_open(reading.operands[0]) or not is_plain(reading.operands[0].text)):
         uses.append(unknown(f"The program of `{name}` may run something or use other files."))
         if reading.operands[0].is_known:
-            uses += [_done_by(name, *act) for act in acts_of(reading.operands[0].text)]
+            uses += [_done_by(name, *act) for act in acts_of(reading)]
     return merged([*uses, doubts(name, program, words, reading)])
 
 

@@ -253,7 +253,38 @@ def placed_uses(name: str, words: Sequence[Word]) -> Uses:
     if short in _ONLY_WITH and not reading_of(row, words).has(*_ONLY_WITH[short]):
         row = row._replace(operands="text*")
     installed = _installed(operands) if short in ("make", "gmake") else ()
-    return merged([uses_by_row(name, row, words), *installed])
+    of_texts = _in_texts(name if name == "sqlite3" else short, words)
+    return merged([uses_by_row(name, row, words), *installed, *of_texts])
+
+
+_IN_TEXTS: tuple[tuple[frozenset[str], re.Pattern[str]], ...] = (
+    (
+        frozenset({"gcc", "g++", "cc", "c++", "clang", "clang++", "gfortran"}),
+        re.compile(r",(?:-o|-MD|-MMD|-MF|--?Map|--output)[,=]([^,]+)"),
+    ),
+    (
+        frozenset({"sqlite3"}),
+        re.compile(
+            r"""\A\s*\.(?:output|once|read|save|backup|restore|open|log|cd|clone|import)\s+"""
+            r"""(?:-[\w-]*\s+)*["']?([^"'\s]+)"""
+        ),
+    ),
+    (frozenset({"sqlite3", "duckdb"}), re.compile(r"(?i)\battach\s+(?:database\s+)?'([^']+)'")),
+    (
+        frozenset({"ex", "vi", "vim", "nvim"}),
+        re.compile(r"(?:\A|\|)[\s:]*(?:wq?|write|sav|saveas|e|edit|r|read)!?\s+([^\s!|>]+)"),
+    ),
+)
+"""How words of a program name a file in a language of their own: options of a linker, commands of a shell or editor.
+"""
+
+
+def _in_texts(name: str, words: Sequence[Word]) -> Iterator[Uses]:
+    """Return the files that words name in a language of the program. Each may be written."""
+    for names, pattern in _IN_TEXTS:
+        for word in words if name in names else ():
+            if word.is_known and (found := pattern.search(word.text)):
+                yield operand_uses(name, "make", word._replace(text=found[1]))
 
 
 def _installed(operands: Sequence[Word]) -> Iterator[Uses]:

@@ -350,6 +350,7 @@ def _split_env(command: SimpleCommand, name: str, at: int) -> Uses:
     following = command.words[2 + at :]
     if not text and following and not (word.text.startswith("--") and equals):
         text, following = following[0].text, following[1:]
+    text = text.replace("\\_", " ")
     asks = f"`{name}` splits a text into words."
     if at or flag not in ("-", "--split-string") or not _PLAIN_WORDS.fullmatch(text):
         return Uses(asks=asks)

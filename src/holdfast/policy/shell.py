@@ -21,6 +21,7 @@ from holdfast.policy.shell_commands import (
 )
 from holdfast.policy.shell_flow import (
     MAX_FOLDERS,
+    START,
     Flow,
     Ways,
     declared_by,
@@ -71,33 +72,33 @@ _PATTERNS = frozenset({"regex", "extglob_pattern"})
 _INLINE = frozenset({"list", "pipeline", "redirected_statement", "negated_command"})
 
 
-def read_script(text: str, home: str = "", here: str = "", folders: Sequence[str] = ("",)) -> Script:
+def read_script(text: str, home: str = "", here: str = "", start: Flow = START) -> Script:
     """Read a shell text.
 
     Args:
         text: What a shell would run.
         home: The folder that `~` and `$HOME` mean; empty if it is not known.
         here: The folder that `$PWD` means; empty if it is not known.
-        folders: Where it may run, from the `cd`s before.
+        start: Where it may run, from the `cd`s before.
     """
     hidden = hidden_in(text)
     try:
         data = encoded(text)
     except Unreadable as error:
         return Script((), str(error), hidden)
-    if not hidden and (plain := plain_script(text, home, folders)) is not None:
+    if not hidden and (plain := plain_script(text, home, start)) is not None:
         return plain
-    return by_tree(data, home, here, folders)._replace(hidden=hidden)
+    return by_tree(data, home, here, start)._replace(hidden=hidden)
 
 
-def by_tree(data: bytes, home: str = "", here: str = "", folders: Sequence[str] = ("",)) -> Script:
+def by_tree(data: bytes, home: str = "", here: str = "", start: Flow = START) -> Script:
     """Read a shell text by its syntax tree."""
     try:
         root = tree_of(data)
     except Unreadable as error:
         return Script((), str(error))
     reader = _Reader(data, home, here)
-    after = reader.read(root, Flow(tuple(folders)))
+    after = reader.read(root, start)
     return Script(tuple(reader.commands), reader.unread, ends=after.folders)
 
 
@@ -126,8 +127,6 @@ class _Reader(CommandReader):
             folders = list(dict.fromkeys(each for command in self.commands for each in command.folders))
             for start, end in self._functions:
                 self.commands[start:end] = [_moved(each, folders) for each in self.commands[start:end]]
-
-    # --- what lies between ----------------------------------------------------------------------------
 
     # --- statements -----------------------------------------------------------------------------------
 
@@ -281,7 +280,8 @@ class _Reader(CommandReader):
             variables.pick = None
         self._after_builtin(words)
         home = variables.value("HOME")
-        ways = ways_of(words, flow, home.text if home else "")
+        may_fail = bool(unit.redirections or self.commands[-1].assigned)
+        ways = ways_of(words, flow.unsure() if may_fail else flow, home.text if home else "")
         if ways.succeeded != flow:
             variables.set("PWD", None)
         for name, _ in self.commands[-1].assigned:
@@ -481,11 +481,12 @@ class _Reader(CommandReader):
         with self._variables.forgotten():
             if name and values:
                 self._variables.loop(name, values)
-            after = self._statements(self._bodies(body), flow)
-        after = flow.merged(after)
-        if after != flow:
-            after = after.lost()
-            self.commands[start:] = [_moved(command, after.folders) for command in self.commands[start:]]
+            after = self._statements(self._bodies(body), flow.unsure())
+        after = flow.unsure().merged(after)
+        if after == flow.unsure():
+            return Ways(flow, flow)
+        after = after.lost()
+        self.commands[start:] = [_moved(command, after.folders) for command in self.commands[start:]]
         return Ways(after, after)
 
     def _bodies(self, nodes: Sequence[Node]) -> list[Node]:

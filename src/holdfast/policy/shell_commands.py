@@ -91,7 +91,7 @@ class CommandReader:
         self._words_left -= 1 + len(command.words) + len(command.redirections)
         if len(self.commands) >= MAX_COMMANDS or self._words_left < 0:
             raise Enough(TOO_MANY)
-        folders, is_known = self._flow
+        folders, is_known, _ = self._flow
         if folders != ("",) or not is_known:
             command = command._replace(folders=folders, is_folder_known=is_known)
         if self._pipes:

@@ -40,6 +40,8 @@ class Flow(NamedTuple):
 
     folders: tuple[str, ...]
     is_known: bool = True
+    there: frozenset[str] = frozenset()
+    """Folders into which a `cd` leads for certain, without a link on the way."""
 
     def merged(self, other: Flow) -> Flow:
         """Return where a command may run that follows either."""
@@ -47,11 +49,19 @@ class Flow(NamedTuple):
             return self
         folders = tuple(dict.fromkeys((*self.folders, *other.folders)))
         is_known = self.is_known and other.is_known and len(folders) <= MAX_FOLDERS
-        return Flow(folders[:MAX_FOLDERS], is_known)
+        return Flow(folders[:MAX_FOLDERS], is_known, self.there & other.there)
+
+    def unsure(self) -> Flow:
+        """Return the flow where any `cd` may fail."""
+        return self._replace(there=frozenset()) if self.there else self
 
     def lost(self) -> Flow:
         """Return the flow after something that may have gone anywhere."""
         return self._replace(is_known=False)
+
+
+START = Flow(("",))
+"""Where a text begins."""
 
 
 class Ways(NamedTuple):
@@ -236,10 +246,15 @@ def ways_of(words: Sequence[Word], flow: Flow, home: str) -> Ways:
         after = flow.merged(Flow((_joined(flow.folders[0], target.text),)) if target.text else flow).lost()
         return Ways(after, after)
     joined = [_joined(folder, target.text) for folder in flow.folders]
+    reached = tuple(dict.fromkeys(map(plain_folder, joined)))
+    if flow.is_known and flow.there.issuperset(reached):
+        sure = flow._replace(folders=reached)
+        return Ways(sure, sure)
     # The shell takes `link/..` for the folder of the link, and programs for the one above what it leads to.
     plain = [posixpath.normpath(folder) for folder in joined if ".." in folder]
     folders = tuple(dict.fromkeys([*joined, *plain]))
-    inside = Flow(folders[:MAX_FOLDERS], flow.is_known and len(folders) <= MAX_FOLDERS)
+    is_known = flow.is_known and len(folders) <= MAX_FOLDERS
+    inside = flow._replace(folders=folders[:MAX_FOLDERS], is_known=is_known)
     return Ways(inside, flow)
 
 
@@ -251,6 +266,12 @@ def _plain(words: Sequence[Word]) -> Sequence[Word]:
         if at < len(words) and words[at].text.startswith("-"):
             return ()
     return words[at:]
+
+
+def plain_folder(path: str) -> str:
+    """Return the path of a folder without `.` and `..`; empty for the first folder."""
+    plain = posixpath.normpath(path)
+    return "" if plain == "." else plain
 
 
 def _joined(folder: str, path: str) -> str:

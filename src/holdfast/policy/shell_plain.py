@@ -8,9 +8,9 @@ syntax tree takes. `shell` reads all others, and what this module leaves to it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from holdfast.policy.shell_flow import OF_SHELL, Flow, Ways, sets_variables, ways_of
+from holdfast.policy.shell_flow import OF_SHELL, START, Flow, Ways, sets_variables, ways_of
 from holdfast.policy.shell_text import MAX_COMMANDS, MAX_WORDS, TOO_MANY
 from holdfast.policy.simple import Redirection, Script, SimpleCommand, Word, fed
 
@@ -43,13 +43,13 @@ Pipeline = list[tuple[tuple[Word, ...], tuple[Redirection, ...]]]
 """The words and the redirections of each command."""
 
 
-def plain_script(text: str, home: str, folders: Sequence[str]) -> Script | None:
+def plain_script(text: str, home: str, entry: Flow = START) -> Script | None:
     """Read a plain text; None if it is not plain.
 
     Args:
         text: What a shell would run.
         home: The folder that a `cd` without a word leads to; empty if it is not known.
-        folders: Where it may run.
+        entry: Where it may run.
     """
     if _WIDE in text:
         return None
@@ -57,12 +57,11 @@ def plain_script(text: str, home: str, folders: Sequence[str]) -> Script | None:
     pipelines = _pipelines(tokens)
     if pipelines is None:
         return None
-    entry = Flow(tuple(folders))
     is_literal = not "".join([redirected for _, _, redirected, _ in tokens])
     if len(pipelines) == 1 and len(pipelines[0][1]) == 1:
         ((words, redirections),) = pipelines[0][1]
         if words[0].text not in OF_SHELL and len(words) < MAX_WORDS // 2:
-            only = SimpleCommand(words, (), redirections, *entry)
+            only = SimpleCommand(words, (), redirections, entry.folders, entry.is_known)
             return Script((only,), is_plain=is_literal, ends=entry.folders)
     ways = Ways(entry, entry)
     commands: list[SimpleCommand] = []
@@ -76,7 +75,7 @@ def plain_script(text: str, home: str, folders: Sequence[str]) -> Script | None:
             words_left -= 1 + len(words) + len(redirections)
             if len(commands) >= MAX_COMMANDS or words_left < 0:
                 return Script(tuple(commands), TOO_MANY)
-            commands.append(SimpleCommand(words, (), redirections, *entry, pipes))
+            commands.append(SimpleCommand(words, (), redirections, entry.folders, entry.is_known, pipes))
         if len(pipeline) > 1:
             commands[-len(pipeline) :] = fed(commands[-len(pipeline) :], data)
         found = Ways(entry, entry)

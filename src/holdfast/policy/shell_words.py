@@ -55,8 +55,12 @@ _SPLITS = re.compile(r"[\s*?\[\\]")
 _IFS = re.compile(r"[ \t\n]+")
 _GLOB_OR_ESCAPE = re.compile(r"[*?\[\\]")
 _GLOB = re.compile(r"[*?\[]")
-_MATCHES = re.compile(r"[\w.][\w.-]*/(?:[\w.-]+/)*([\w.+-]*[*?][\w.+*?-]*)", re.ASCII)
-"""A value that the shell replaces by names in a folder: none of them is an option."""
+_MATCHES = re.compile(r"(?:[\w.][\w.-]*/(?:[\w.-]+/)*)?((?!-)[\w.+-]*[*?][\w.+*?-]*)", re.ASCII)
+"""A value that the shell replaces by names in a folder. `named` sees whether one looks like an option."""
+_NAME = re.compile(r"\b[A-Za-z_]\w*", re.ASCII)
+_NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
+_SETS = re.compile(r"=|\+\+|--")
+"""What may set a variable in arithmetic."""
 _HERE = re.compile(r"\$\( *(?:pwd(?: -[LP])?|git rev-parse --show-toplevel) *\)|` *pwd *`")
 """What a shell most likely replaces by its folder, or by the folder of the repository."""
 _TILDE = re.compile(r"~(?=/|\Z)")
@@ -226,12 +230,23 @@ class WordReader:
             raise Unreadable(f"it has a variable that is not understood: {text[:40]}")
         is_harmless = _HARMLESS.fullmatch(text) or _SPECIAL.fullmatch(text)
         if kind == "arithmetic_expansion":
-            is_harmless = NUMBERS.fullmatch(text[3:-2]) if text.startswith("$((") else None
+            is_harmless = NUMBERS.fullmatch(self._counted(text[3:-2])) if text.startswith("$((") else None
         if not is_harmless:
             self._run(node)
             self._opaque(text)
         guessed = guess(text, self._value_of) if text.startswith("${") else ""
         return [Piece(guessed or shown, "unknown")]
+
+    def _counted(self, text: str) -> str:
+        """Return arithmetic with the numbers that its names are known to be. It must not set any of them."""
+        if _SETS.search(text):
+            return text
+        return _NAME.sub(lambda name: self._number(name[0]), text)
+
+    def _number(self, name: str) -> str:
+        value = self._value_of(name)
+        is_number = value is not None and value.is_known and _NUMBER.fullmatch(value.text)
+        return value.text if value is not None and is_number else name
 
     def _variable(self, name: str, text: str, *, is_quoted: bool) -> Piece:
         value = self._value_of(name)

@@ -35,7 +35,7 @@ _DEEP_SHELLS = frozenset({"zsh", "fish", "ksh"})
 _WILDER = re.compile("|".join([*_DOTS, "globstar"]))
 _WILDER_PROGRAMS = _SETTERS | _DEEP_SHELLS
 """With none of these words and programs, wildcards match as usual."""
-_UNKNOWN_PART = re.compile(r"\$(?:\([^)]*\)|\{[^}]*\}|\w+|[@*#?$!-])|`[^`]*`")
+_UNKNOWN_PART = re.compile(r"\$(?:\([^)]*\)|\{[^}]*\}|\w+|[@*#?$!-])|`[^`]*`|\{\}")
 
 
 class PathWord(NamedTuple):

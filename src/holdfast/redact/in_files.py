@@ -49,7 +49,7 @@ _HARMLESS_NAMES = re.compile(
     r"|hash|digest|checksum|fingerprint|expiry|expires|expiration|ttl|limit|length|algorithm|image|tag|zone)"
 )
 _BINARY = (".p12", ".pfx", ".jks", ".keystore")
-"""Endings of files that are no text."""
+"""Endings of files that have no text."""
 _TOKEN = re.compile(r"[A-Za-z0-9+/_=.~!@$%^&*-]+")
 
 

@@ -23,12 +23,13 @@ from holdfast.policy.listed import Program, simple_commands
 from holdfast.policy.paths import is_inside, malformed
 from holdfast.policy.protected import Access
 from holdfast.policy.rules import Facts, PathFact
-from holdfast.policy.words import words_of
+from holdfast.policy.words import PathWord, words_of
 from holdfast.protocol.allowed import EVERYWHERE, AllowedPath, allowed_path_of
 from holdfast.protocol.rules import rule_of
 from holdfast.protocol.settings import Policy, Settings
 from holdfast.protocol.tools import READING, OnInterrupt, ParameterKind, ToolSpec
 from holdfast.tools.git_folders import place_in_git
+from holdfast.tools.moves import folders_there, moves
 from holdfast.tools.named import WordFacts
 from holdfast.tools.ours import IsOurs, nothing_is_ours
 from holdfast.tools.own import OwnPlaces
@@ -94,10 +95,15 @@ def _named_by(texts: tuple[str, ...], settings: Settings, own: OwnPlaces, is_our
     workspace = settings.tools.workspace
     home = os.environ.get("HOME") or os.path.expanduser("~")
     commands = tuple([parsed(text, home, workspace) for text in texts])
-    words = list(islice(chain.from_iterable(map(words_of, commands)), MAX_WORDS + 1))
+    words, found = _words_of(commands, workspace, own, is_ours)
+    if (found.outside or found.unproved) and any(map(moves, commands)):
+        there = [folders_there(each, workspace) for each in commands]
+        if any(there):
+            commands = tuple(
+                [parsed(text, home, workspace, known) for text, known in zip(texts, there, strict=True)]
+            )
+            words, found = _words_of(commands, workspace, own, is_ours)
     programs = list(islice(_programs(commands, settings), MAX_PROGRAMS + 1))
-    found = WordFacts(workspace, own, is_ours)
-    found.look_at(dict.fromkeys(words[:MAX_WORDS]))
     too_many = len(words) > MAX_WORDS or len(programs) > MAX_PROGRAMS
     return {
         "commands": commands,
@@ -109,6 +115,16 @@ def _named_by(texts: tuple[str, ...], settings: Settings, own: OwnPlaces, is_our
         "outside": found.outside,
         "programs": tuple(programs[:MAX_PROGRAMS]),
     }
+
+
+def _words_of(
+    commands: Iterable[Command], workspace: str, own: OwnPlaces, is_ours: IsOurs
+) -> tuple[list[PathWord], WordFacts]:
+    """Return the words of commands that may be paths, and where they lead."""
+    words = list(islice(chain.from_iterable(map(words_of, commands)), MAX_WORDS + 1))
+    found = WordFacts(workspace, own, is_ours)
+    found.look_at(dict.fromkeys(words[:MAX_WORDS]))
+    return words, found
 
 
 def commands_of(spec: ToolSpec, values: dict[str, Any]) -> Iterator[str]:

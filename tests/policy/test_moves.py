@@ -1,0 +1,96 @@
+"""A `cd` leads into a folder that is there, so what follows is judged in that folder alone."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.policy.reference import Reference
+
+pytestmark = pytest.mark.requirement("C12")
+
+
+@pytest.fixture
+def tree(reference: Reference) -> Reference:
+    (reference.workspace / "sub" / "deep").mkdir()
+    (reference.workspace / "around").symlink_to("src")
+    (reference.workspace / "sub" / "deep" / "up").symlink_to("../../src")
+    return reference
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cd src; ls; cd ..",
+        "cd src; ls; cd ..; cd sub; ls; cd ..",
+        "; ".join(["cd src; ls; cd .."] * 30),
+        " && ".join(["cd src && ls && cd .."] * 30),
+        "cd sub/deep; ls ../..; cd ../../src; ls",
+        "cd sub; cd deep; cd ../..; cat README.md",
+        "cd src || exit 1; ls; cd ..",
+        'cd src; for f in *.py; do wc -l "$f"; done; cd ..',
+        "if [ -d src ]; then cd src; ls; cd ..; fi",
+    ],
+)
+async def test_the_way_back_out_of_a_folder_is_no_way_out_of_the_workspace(
+    tree: Reference, text: str
+) -> None:
+    found = await tree.verdict("command", text)
+    assert (found.verdict, found.rule) == ("allow", "proved"), found.reason
+
+
+@pytest.mark.parametrize("text", ["pytest; cd sub; ls; cd ..", "cd sub; git commit -m x; cd ../src; ls"])
+async def test_other_programs_leave_the_folders_there(tree: Reference, text: str) -> None:
+    assert (await tree.verdict("command", text, "full")).verdict == "allow"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cd nope; cat ../ws2/a.txt",
+        "cd src; cat ../../ws2/a.txt",
+        "cd src; cd ..; cat ../ws2/a.txt",
+        "cd README.md; cat ../ws2/a.txt",
+        "cd around; cat ../../ws2/a.txt",
+        "cd sub/deep/up; cd -P ..; cat ../ws2/a.txt",
+        "cd link_out; cat ../ws2/a.txt",
+        "cd src > nope/x; cat ../ws2/a.txt",
+        "UID=1 cd src; cat ../ws2/a.txt",
+        "CDPATH=..; cd src; cat ../ws2/a.txt",
+        "rm -rf src; cd src; cat ../ws2/a.txt",
+        "rm -rf sub; cd sub/deep; cat ../../ws2/a.txt",
+        "rm -rf $X; cd src; cat ../ws2/a.txt",
+        "rm -rf s*; cd src; cat ../ws2/a.txt",
+        "mv src y; cd src; cat ../ws2/a.txt",
+        "chmod 0 src; cd src; cat ../ws2/a.txt",
+        "git checkout other; cd src; cat ../ws2/a.txt",
+        "git clean -fdx; cd src; cat ../ws2/a.txt",
+        "cd src & cat ../ws2/a.txt",
+        "cd src | cat ../ws2/a.txt",
+        "bash -r -c 'cd src; cat ../ws2/a.txt'",
+    ],
+)
+async def test_a_way_that_may_not_be_taken_leads_nowhere(tree: Reference, text: str) -> None:
+    assert (await tree.verdict("command", text, "full")).verdict == "deny"
+
+
+async def test_a_folder_that_nobody_may_enter_does_not_count(
+    tree: Reference, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.access", lambda *_: False)  # root may enter every folder
+    assert (await tree.verdict("command", "cd src; cat ../ws2/a.txt", "full")).verdict == "deny"
+
+
+async def test_twice_as_many_moves_cost_twice_as_much(tree: Reference) -> None:
+    async def cost(count: int) -> float:
+        costs = []
+        for at in range(5):
+            text = "; ".join(["cd src; ls; cd .."] * count + [f"echo {at}"])
+            began = time.process_time()
+            await tree.verdict("command", text)
+            costs.append(time.process_time() - began)
+        return min(costs)
+
+    await cost(10)
+    assert await cost(160) < 3.2 * await cost(80)
