@@ -44,10 +44,10 @@ from holdfast.protocol.rows import (
     Stretch,
     Verified,
 )
-from holdfast.protocol.spending import Amounts, Line
 from holdfast.protocol.tools import CallResult
 from holdfast.testing.clock import JumpingClock
 from holdfast.testing.conformance_leases import LeaseConformance
+from holdfast.testing.conformance_ledger import LedgerConformance
 from holdfast.testing.driving import (
     NOW_MS,
     TERM_MS,
@@ -72,7 +72,7 @@ def _disappointed(records: Iterator[Selected]) -> None:
     raise StorageCorrupt("not what was looked for")
 
 
-class StoreConformance(LeaseConformance):
+class StoreConformance(LeaseConformance, LedgerConformance):
     """The tests. `store` and `clock` are fixtures of the class that inherits: an empty store, for one test, and the
     clock by which its leases run."""
 
@@ -573,31 +573,6 @@ class StoreConformance(LeaseConformance):
         await store.post(an_entry(one.session, "c1"), 10)
         news = await store.news(mark)
         assert (news.written, news.asked) == ((one.session,), (one.session,))
-
-    async def test_the_books_have_what_was_committed_also_of_a_deleted_session(self, store: Store) -> None:
-        one, two = await drive(store, 1), await drive(store, 2)
-        said = (
-            Line(one.session, "m1", NOW_MS, "ann", "p:m", "work", Amounts(70, 30)),
-            Line(one.session, "m2", NOW_MS + 5, "ann", "p:m", "lost", Amounts(held=9)),
-        )
-        other = Line(two.session, "m1", NOW_MS + 9, "bob", "p:n", "summary", Amounts(4, 4))
-        assert (await store.spent(), list(await store.lines())) == (Amounts(), [])
-        await one.commit(MessageReceived("one"), lines=said)
-        await two.commit(MessageReceived("two"), lines=(other,))
-        assert await store.spent() == Amounts(74, 34, 9)
-        assert await store.spent(NOW_MS + 5) == Amounts(4, 4, 9)
-        assert await store.spent(session=one.session) == Amounts(70, 30, 9)
-        assert list(await store.lines()) == [*said, other]
-        assert list(await store.lines(NOW_MS + 1, one.session)) == [said[1]]
-        await store.delete(one.lease)
-        assert list(await store.lines()) == [*said, other]
-
-    async def test_a_commit_that_is_refused_leaves_the_books_as_they_were(self, store: Store) -> None:
-        driving = await drive(store)
-        line = Line(driving.session, "m1", NOW_MS, "ann", "p:m", "work", Amounts(70))
-        stale = Driving(store, driving.lease, 5, driving.link)
-        await refused(Fenced, stale.commit(MessageReceived("no"), lines=(line,)))
-        assert await store.spent() == Amounts()
 
     async def test_which_blobs_a_session_refers_to_is_kept_with_its_records(self, store: Store) -> None:
         driving, other = await drive(store, 1), await drive(store, 2)
