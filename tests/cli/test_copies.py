@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -161,3 +162,34 @@ def test_a_discard_that_dies_at_any_step_leaves_the_copy_whole_or_gone(desk: Des
             assert [*(desk.home.folder / copies.FOLDER).iterdir()] == []
             return
     raise AssertionError("it never ends")
+
+
+def test_lists_say_which_copies_wait_and_doctor_names_the_old_and_the_lost_ones(cli: Cli) -> None:
+    (cli.workspace / "a.txt").write_text("one\n")
+    model = cli.model(calls("shell", command="echo two >> a.txt"), says("Done."))
+    assert cli("run", "x", "-m", model, "-s", "cli:try", "--isolate", "--autonomy", "full").code == 0
+
+    def waits() -> object:
+        return json.loads(cli("sessions", "--json").out.splitlines()[0])["copy_waits"]
+
+    def told() -> list[tuple[str, str, str]]:
+        rows = [json.loads(line) for line in cli("doctor", "--json").out.splitlines()]
+        return [(row["severity"], row["message"], row["hint"]) for row in rows if row["id"] == "copies"]
+
+    session = json.loads(cli("sessions", "--json").out.splitlines()[0])["session"]
+    assert (waits(), told()) == (True, [("ok", "copies of workspaces that wait: 1", "")])
+    assert f"holdfast show {session} --diff" in cli("sessions").out
+    [record] = (cli.home / "copies").iterdir()
+    content = json.loads(record.read_bytes())
+    record.write_text(json.dumps(content | {"made_ms": content["made_ms"] - 15 * 86_400_000}))
+    [(severity, message, hint)] = told()
+    assert (severity, content["folder"] in message, "MiB" in message) == ("warning", True, True)
+    assert f"holdfast discard {session}" in hint
+    assert waits() is True, "nothing is removed for its age"
+    beside = cli.folder / "home.copies"
+    beside.rename(cli.folder / "unmounted")
+    assert (waits(), [row[0] for row in told()]) == (False, ["warning"])
+    (cli.folder / "unmounted").rename(beside)
+    assert cli("accept", "cli:try").code == 0
+    assert (waits(), told()) == (False, [])
+    assert "a copy waits" not in cli("sessions").out

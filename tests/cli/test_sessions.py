@@ -48,6 +48,7 @@ def test_a_line_of_the_list_says_what_a_script_needs(holdfast: Holdfast, home: F
         "updated_at": "2025-06-15T15:06:40.018Z",
         "due_at": None,
         "seq": 18,
+        "copy_waits": False,
     }
 
 

@@ -24,6 +24,7 @@ import typer
 from holdfast.access.sealing import KEY_FILE_VARIABLE, keyring_name
 from holdfast.access.store import SecretStore
 from holdfast.app import factories, factory, facts_of, open_sandbox, open_store, probed_sandboxes
+from holdfast.cli.copied import told_copies
 from holdfast.cli.found import find_providers
 from holdfast.cli.options import HomeFlag, JsonFlag, home_of
 from holdfast.cli.terminal import say, say_json, with_commands
@@ -341,9 +342,18 @@ def check_disk(home: Home) -> Iterator[Finding]:
         yield Finding("disk", "ok" if free >= _DISK_WARNING_BYTES else "warning", told)
 
 
+def check_copies(home: Home) -> Iterator[Finding]:
+    """Check for copies of workspaces that wait for long, or are gone."""
+    try:
+        for is_due, message, hint in told_copies(home):
+            yield Finding("copies", "warning" if is_due else "ok", message, hint)
+    except StorageError:  # the check of the database says it
+        return
+
+
 CHECKS: tuple[Check, ...] = (
     check_python, check_home, check_database, check_config, check_keys, check_shell, check_sandbox,
-    check_egress, check_secrets, check_hooks, check_disk,
+    check_egress, check_secrets, check_hooks, check_copies, check_disk,
 )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 from msgspec.structs import replace
 
+from holdfast.cli.copied import copy_lines, waiting_sessions
 from holdfast.cli.options import HomeFlag, JsonFlag, home_of, since_ms
 from holdfast.cli.reading import find_session, reading
 from holdfast.cli.terminal import columns, say, say_json
@@ -61,11 +62,13 @@ def sessions(  # noqa: PLR0913 -- each parameter is a flag of the command
     folder = os.path.realpath(workspace) if workspace is not None else ""
     sought = Sought(status or "", grep, before, since_ms(since), folder)
     rows = asyncio.run(_sessions(home_of(home), sought, limit))
+    waiting = waiting_sessions(home_of(home), rows)
     if is_json:
         for row in rows:
-            say_json(session_row(row))
+            say_json({**session_row(row), "copy_waits": row.session in waiting})
     elif rows:
         say(session_lines(rows, columns(sys.stdout)))
+        say(copy_lines([row.session for row in rows if row.session in waiting]))
         if len(rows) == limit:
             given = {"--status": status, "--grep": grep, "--since": since, "--workspace": folder}
             flags = [word for flag, value in given.items() if value for word in (flag, value)]

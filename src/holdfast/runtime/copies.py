@@ -140,6 +140,18 @@ def is_lost(home: Path, folder: str) -> bool:
     return around.parent == beside(home) and any(map(os.path.lexists, places)) and not is_going
 
 
+def is_waiting(home: Path, folder: str) -> bool:
+    """Return whether a session works in a copy that is there, as its names tell, without its long record."""
+    around = Path(folder).parent
+    is_one = around.parent == beside(home) and _ID.fullmatch(around.name) is not None
+    return is_one and os.path.lexists(folder) and os.path.lexists(_record(home, around.name))
+
+
+def lost(home: Path) -> list[str]:
+    """Return the ids of the copies that are not where they were made."""
+    return [name for name in _recorded(home, _RECORD) if not os.path.lexists(beside(home) / name)]
+
+
 def every(home: Path) -> Iterator[Copy]:
     """Yield all whole copies of a home."""
     for name in _recorded(home, _RECORD):
