@@ -121,9 +121,9 @@ SECRETS = (
     ),
     Mutation(
         "a traceback is cut before it is redacted",
-        "tools/results.py",
-        "_DETAIL_CHARS = 16_384",
-        "_DETAIL_CHARS = 2_000",
+        "runtime/runner.py",
+        "redact(raw.detail[-MAX_RAW_DETAIL_CHARS:])",
+        "redact(raw.detail[-MAX_DETAIL_CHARS:])",
         "tests/library/test_tools.py::test_no_part_of_a_secret_is_left_where_a_traceback_was_cut",
     ),
     Mutation(
@@ -150,7 +150,7 @@ SECRETS = (
     Mutation(
         "the detail of a tool's failure is left unredacted",
         "runtime/runner.py",
-        "detail = redact(raw.detail)[-MAX_DETAIL_CHARS:]",
+        "detail = redact(raw.detail[-MAX_RAW_DETAIL_CHARS:])[-MAX_DETAIL_CHARS:]",
         "detail = raw.detail[-MAX_DETAIL_CHARS:]",
         "tests/library/test_secrets.py::test_results_failures_and_descriptions_of_tools_are_stored_masked",
     ),

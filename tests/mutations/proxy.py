@@ -126,6 +126,27 @@ PROXY = (
         "tests/sandbox/test_proxy_driver.py",
     ),
     Mutation(
+        "the proxy tells a part of an address, which nobody can mask",
+        _EXCHANGE,
+        "        if len(where) > URL_MAX_CHARS:",
+        "        if len(where) > URL_MAX_CHARS and (where := where[:500]) == '':",
+        f"{_PROXY}::test_an_address_is_told_whole_or_not_at_all",
+    ),
+    Mutation(
+        "a header of a response is cut before it is masked",
+        "tools/http_request.py",
+        "redact(visible(value)).split()",
+        "visible(value).split()",
+        "tests/tools/test_credentials.py",
+    ),
+    Mutation(
+        "the title of a page is cut before it is masked",
+        "tools/web_search.py",
+        "redact(_line(hit.title))[:",
+        "_line(hit.title)[:",
+        "tests/tools/test_web_search.py::test_a_title_is_masked_before_it_is_cut",
+    ),
+    Mutation(
         "a head may be as long as it likes",
         _EXCHANGE,
         "                    if len(data) > MAX_HEAD_BYTES:\n",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.protocol.blobs import blobs_of
 from holdfast.protocol.events import ToolCallFinished
 from holdfast.protocol.tools import CallResult
-from holdfast.protocol.traffic import SHOWN_LINES, Exchange, Requests, Traffic, traffic_of
+from holdfast.protocol.traffic import SHOWN_LINES, Exchange, Requests, Traffic, shortened, traffic_of
 
 ALLOWED = Exchange("GET", "http://a.example/", "allowed", "", 200, 100, 2_000)
 REFUSED = Exchange("CONNECT", "b.example:443", "refused", "b.example:443 is not listed.")
@@ -27,6 +27,15 @@ def test_the_requests_of_a_call_are_counted_and_the_first_lines_are_in_the_recor
     assert found == Traffic(tuple(lines[:SHOWN_LINES]), 10, 1, 100, 2_001, "blob")
     assert found.told == "10 requests, 1 refused, 100 bytes sent, 2,001 bytes received"
     assert traffic_of(Requests((ALLOWED,)), [], "").told == "1 request, 100 bytes sent, 2,000 bytes received"
+
+
+def test_a_long_line_keeps_its_begin_and_what_became_of_the_request() -> None:
+    assert shortened("x" * 800) == "x" * 800
+    long = Exchange("GET", "http://a.example/" + "x" * 5_000, "refused", "It is not listed.")
+    line = shortened(long.line)
+    assert line.startswith("GET http://a.example/xxx")
+    assert line.endswith("xxx: refused, 0 bytes sent, 0 bytes received. It is not listed.")
+    assert len(line) == 803
 
 
 def test_the_blob_of_many_requests_lives_as_long_as_the_record() -> None:

@@ -318,6 +318,19 @@ async def test_a_secret_in_an_address_does_not_leave(server: WebServer) -> None:
     assert server.heard == []
 
 
+async def test_an_address_is_told_whole_or_not_at_all(server: WebServer) -> None:
+    """It is masked later, and nobody masks a part of a secret."""
+    async with alone(allowing(server)) as call:
+        await call.ask(f"GET {server.url('/' + 'x' * 7_000)} HTTP/1.1")
+        await call.ask(f"GET {server.url('/' + 'x' * 9_000)} HTTP/1.1")
+        told = await call.told()
+    assert [each.where for each in told] == [
+        server.url("/" + "x" * 7_000),
+        f"[an address of {len(server.url('/')) + 9_000:,} characters]",
+    ]
+    assert not any("xxx" in each.why for each in told)
+
+
 # --- limits ---------------------------------------------------------------------------------------
 
 

@@ -114,4 +114,19 @@ async def test_what_a_server_echoes_is_masked_also_where_the_body_is_cut(api: Ap
         result = await api.send(api.server.url(path), auth="MINE")
         assert (result.status, api.got()[-1]) == ("ok", f"Bearer {VALUE}")
         assert VALUE[:8] not in result.text
-        assert "[redacted:known]" in result.text
+        assert "[redacted:" in result.text
+
+
+@pytest.mark.requirement("S7")
+async def test_what_a_server_echoes_is_masked_also_where_a_header_or_an_address_is_cut(api: Api) -> None:
+    for before in range(980, 1_000, 4):
+        echoed = f"{'x' * before}{VALUE}"
+        api.server.answers["/"] = response("", "text/plain", headers=(f"X-Request-Id: {echoed}",))
+        result = await api.send(api.server.url("/"), auth="MINE")
+        assert ("x" * before in result.text, VALUE[:4] in result.text) == (True, False)
+    start = api.server.url("/")
+    for before in range(480, 500, 4):
+        padding = "x" * (before - len(start))
+        api.server.redirect("/go", f"/{padding}{VALUE}")
+        result = await api.send(api.server.url("/go"), auth="MINE")
+        assert (padding in result.text, VALUE[:4] in result.text) == (True, False)

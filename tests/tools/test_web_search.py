@@ -16,9 +16,11 @@ from holdfast.protocol.ports import RawResult
 from holdfast.protocol.search import engine_of
 from holdfast.protocol.settings import changed
 from holdfast.protocol.tools import Allowed, Refused
+from holdfast.redact import make_redactor
 from holdfast.tools.builtin import make_tools
+from holdfast.tools.engines import Hit
 from holdfast.tools.web import Web
-from holdfast.tools.web_search import ENGINE_S, MAX_CHARS
+from holdfast.tools.web_search import ENGINE_S, MAX_CHARS, _shown
 from tests.tools.conftest import Bench
 from tests.tools.web_server import Heard, WebServer, response, web_server
 
@@ -27,6 +29,9 @@ ROWS = [
     ("Grey herons", "https://birds.example/grey", "They wade."),
     ("Egrets", "https://birds.example/egret", "White."),
 ]
+
+
+HIDDEN = "tulip-" + "under-9-moons"
 
 
 def exa(rows: list[Any]) -> bytes:
@@ -381,3 +386,10 @@ def test_a_wrong_entry_is_an_error_with_the_nearest_one(text: str, near: str) ->
     with pytest.raises(WrongEntry) as raised:
         engine_of(text)
     assert near in str(raised.value)
+
+
+def test_a_title_is_masked_before_it_is_cut() -> None:
+    hits = [Hit("x" * before + HIDDEN, "https://a.example/", "") for before in range(130, 150)]
+    redact = make_redactor([HIDDEN])
+    for hit in hits:
+        assert HIDDEN[:4] not in _shown([hit], 1, redact)

@@ -23,6 +23,7 @@ from holdfast.protocol.allowed import (
 from holdfast.redact import make_redactor
 
 URL_MAX_CHARS = 8_000
+_SHOWN_CHARS = 200
 _WEB = re.compile(r"(https?)://([^/?#]*)(?:[/?#].*)?", re.IGNORECASE | re.ASCII)
 _PORTS = {"http": 80, "https": 443}
 _DECODINGS = 3
@@ -114,7 +115,10 @@ def judged(url: str, allowed: Sequence[str]) -> Target | tuple[str, str]:
     try:
         target = target_of(url)
     except Misread as error:
-        return "url", f"{_redact(url if len(url) <= 200 else f'{url[:200]}...')} {error}."
+        shown = (
+            _redact(url) if len(url) <= _SHOWN_CHARS else "The address"
+        )  # a part of a secret is not masked
+        return "url", f"{shown} {error}."
     if is_local_name(target.host):
         return (
             "egress",

@@ -20,6 +20,8 @@ MAX_EXCHANGES = 2_000
 """So many requests of a call are kept. The others are counted."""
 SHOWN_LINES = 20
 """So many lines are in the record itself."""
+_BEGIN_CHARS, _END_CHARS = 500, 300
+"""So much of a long line is kept. Its end says what became of the request."""
 TUNNEL = "CONNECT"
 """The method of a request for a connection whose content the proxy does not see."""
 
@@ -141,6 +143,13 @@ class Traffic(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
             f"{counted(self.requests, 'request')}{refused}, {counted(self.sent_bytes, 'byte')} sent, "
             f"{counted(self.received_bytes, 'byte')} received"
         )
+
+
+def shortened(line: str) -> str:
+    """Return a line that was masked, without its middle if it is long. Cut before, it may show a part of a secret."""
+    if len(line) <= _BEGIN_CHARS + _END_CHARS:
+        return line
+    return f"{line[:_BEGIN_CHARS]}...{line[-_END_CHARS:]}"
 
 
 def traffic_of(requests: Requests, lines: Sequence[str], blob: str) -> Traffic:

@@ -45,7 +45,7 @@ from holdfast.protocol.ports import CallContext, Check, Delta, Medium, ModelAtte
 from holdfast.protocol.request import Purpose
 from holdfast.protocol.settings import Output, Settings, name_of
 from holdfast.protocol.tools import KNOWN, BackgroundProcess, CallResult, own_result
-from holdfast.protocol.traffic import SHOWN_LINES, Requests, Traffic, traffic_of
+from holdfast.protocol.traffic import SHOWN_LINES, Requests, Traffic, shortened, traffic_of
 from holdfast.protocol.trust import Trust
 from holdfast.redact import Redactor, StreamRedactor
 from holdfast.runtime.apart import Apart, Left
@@ -62,6 +62,8 @@ MAX_TOOL_TEXT_CHARS = 24_000
 MAX_SIDE_CHARS = 64_000
 """The longest answer of a side call that is kept."""
 MAX_DETAIL_CHARS = 2_000
+MAX_RAW_DETAIL_CHARS = 64 << 10
+"""So much is masked before it is cut: the part of a value at its beginning is not in what is kept."""
 MAX_ORIGIN_CHARS = 200
 CUT_NUMBER = "the answer ends at the output limit inside a number"
 GIVEN_UP = (
@@ -389,7 +391,7 @@ class Runner:
             text = await self._clipped(whole, self._way_to(blob, settings), redact)
         failure = None
         if raw.status in _CODES:
-            detail = redact(raw.detail)[-MAX_DETAIL_CHARS:]
+            detail = redact(raw.detail[-MAX_RAW_DETAIL_CHARS:])[-MAX_DETAIL_CHARS:]
             failure = Failure(_CODES[raw.status], text[:200], detail)
         trust, name = raw.trust or "untrusted", f"{action.call.name} {action.call.call_id}"
         attachments = [await self._attached(each, name, trust) for each in raw.media]
@@ -417,9 +419,10 @@ class Runner:
     async def _traffic(self, requests: Requests, redact: Redactor) -> Traffic:
         """Return the requests of a call as they may be stored. A blob has all, if they are many."""
         whole = await _masked(requests.text(), redact)
-        lines, blob = whole.split("\n"), ""
+        lines, blob = [shortened(line) for line in whole.split("\n")], ""
         if len(lines) > SHOWN_LINES:
-            blob = await _to_its_end(self._ports.store.blobs.put(whole.encode("utf-8", "replace")))
+            content = "\n".join(lines).encode("utf-8", "replace")
+            blob = await _to_its_end(self._ports.store.blobs.put(content))
         return traffic_of(requests, lines, blob)
 
     def _way_to(self, blob: str, settings: Settings) -> str:

@@ -16,8 +16,9 @@ from typing import NoReturn
 import msgspec
 
 from holdfast.policy.addresses import refusal as address_refusal
-from holdfast.policy.urls import Misread, Target, judged, may_have_secret, target_of
+from holdfast.policy.urls import URL_MAX_CHARS, Misread, Target, judged, may_have_secret, target_of
 from holdfast.protocol.allowed import address_of
+from holdfast.protocol.counts import counted
 from holdfast.protocol.traffic import Exchange, StandIn, Verdict
 from holdfast.sandbox.names import Lookup
 from holdfast.sandbox.proxy_bodies import LAST_CHUNK, Body, Unreadable, chunk
@@ -39,7 +40,6 @@ from holdfast.sandbox.proxy_tls import Certificates, trusting
 
 _CHUNK_BYTES = 64 << 10
 _MAX_LINGER_BYTES = 1 << 20
-_SHOWN_CHARS = 500
 _ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 _PARTING_S = 2.0
 _USUAL_PORTS = (80, 443)
@@ -174,9 +174,9 @@ class _Passage:
         """Return what is to be told."""
         head = self._head
         method, where = (head.method, head.where) if head is not None else ("", "")
-        return Exchange(
-            method, where[:_SHOWN_CHARS], self.verdict, self.why, self._status, self._sent, self._received
-        )
+        if len(where) > URL_MAX_CHARS:  # nobody masks a part of a secret
+            where = f"[an address of {counted(len(where), 'character')}]"
+        return Exchange(method, where, self.verdict, self.why, self._status, self._sent, self._received)
 
     async def say(self, words: bytes) -> None:
         """Say the last words to the program, and wait a moment until it has read all."""

@@ -31,7 +31,6 @@ _SAFE = frozenset({"GET", "HEAD"})
 _KEPT_ABROAD = frozenset({"accept", "accept-language"})
 """The headers of the caller that another origin gets: any other one may be a credential."""
 _OWN_HEADERS = {"User-Agent": "holdfast", "Accept": "*/*", "Accept-Encoding": "gzip, deflate"}
-_DETAIL_CHARS = 500
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -68,7 +67,7 @@ class NoResponse(Exception):
 
     def __init__(self, message: str, detail: str = "") -> None:
         super().__init__(message)
-        self.detail = detail[:_DETAIL_CHARS]
+        self.detail = detail
         """What the server or the network said, for the journal only."""
 
 

@@ -304,7 +304,7 @@ class FunctionTool(Generic[P, R]):
             return RawResult("timeout", f"{self.spec.name} did not finish. {over(context)}")
         if not told:
             why = f"{self.spec.name} ended without a result (exit code {ended.exit_code})."
-            return RawResult("error", why, detail=ended.output[-4000:])
+            return RawResult("error", why, detail=ended.output)
         returned = msgspec.json.decode(told, type=RawResult)
         text = returned.text + aside.told(ended.put_right, context.workspace)
         return msgspec.structs.replace(returned, text=text, requests=ended.requests)

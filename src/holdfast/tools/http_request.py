@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import re
@@ -15,10 +16,22 @@ from holdfast.policy.urls import Misread
 from holdfast.protocol.ids import SECRET_NAME
 from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.protocol.tools import ToolSpec
-from holdfast.redact import make_redactor
+from holdfast.redact import Redactor, make_redactor
 from holdfast.tools.schema import arguments_object
 from holdfast.tools.unplanned import Unplanned
-from holdfast.tools.web import TIMEOUT_S, Web, head_of, host_of, is_text, marked, text_of, unreadable, visible
+from holdfast.tools.web import (
+    TIMEOUT_S,
+    Web,
+    head_of,
+    host_of,
+    is_text,
+    marked,
+    redactor_of,
+    text_of,
+    unreadable,
+    visible,
+    without_cut_value,
+)
 
 if TYPE_CHECKING:
     from holdfast.access.credentials import Credential
@@ -29,6 +42,8 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 MAX_BODY_CHARS = 1_000_000
 _MAX_HEADERS = 50
 _MAX_VALUE_CHARS = 8_000
+_SHOWN_CHARS = 1_000
+"""So much of a header is shown."""
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}", re.ASCII)
 _VALUE = re.compile(rf"[\x20-\x7e\t]{{0,{_MAX_VALUE_CHARS}}}", re.ASCII)
 _OF_THE_CONNECTION = frozenset(
@@ -88,7 +103,11 @@ class HttpRequest(Unplanned):
         response = await self._web.exchange(request, context, is_text)
         if isinstance(response, RawResult):
             return response
-        return _result(arguments["method"], response, credential)
+        known = () if credential is None else (credential.secret,)
+        result = await _result(arguments["method"], response, redactor_of(context, *known))
+        if credential is None:
+            return result
+        return msgspec.structs.replace(result, text=make_redactor(known)(result.text), is_private=True)
 
     def _credential(self, arguments: Mapping[str, Any]) -> Credential | RawResult | None:
         """Return the credential that a call names, or a result that says why it has none."""
@@ -147,20 +166,18 @@ def _type_of(body: str) -> str:
     return "application/json"
 
 
-def _result(method: str, response: Response, credential: Credential | None) -> RawResult:
-    lines = [
-        f"{name}: {_one_line(value)}" for name, value in response.headers.items() if _SHOWN.fullmatch(name)
-    ]
+async def _result(method: str, response: Response, redact: Redactor) -> RawResult:
+    named = response.headers.items()
+    lines = [f"{name}: {_one_line(value, redact)}" for name, value in named if _SHOWN.fullmatch(name)]
     problem = unreadable(response) if response.body or not is_text(response) else ""
     body = "" if problem else visible(text_of(response))
-    if credential is not None:  # else the end of a body that was cut may show a part of the value
-        body = make_redactor([credential.secret, credential.text])(body, is_cut=response.is_cut)
+    if response.is_cut:
+        body = await asyncio.to_thread(without_cut_value, body, redact)
     shown = marked("response", "\n".join([*lines, "", body]))
-    text = "\n".join([head_of(method, response), *([problem] if problem else []), shown])
+    text = "\n".join([head_of(method, response, redact), *([problem] if problem else []), shown])
     is_good = response.status < 400 and not problem
-    is_private = True if credential is not None else None
-    return RawResult("ok" if is_good else "error", text, origin=host_of(response), is_private=is_private)
+    return RawResult("ok" if is_good else "error", text, origin=host_of(response))
 
 
-def _one_line(value: str) -> str:
-    return " ".join(visible(value).split())[:1_000]
+def _one_line(value: str, redact: Redactor) -> str:
+    return " ".join(redact(visible(value)).split())[:_SHOWN_CHARS]

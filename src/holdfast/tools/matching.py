@@ -70,5 +70,5 @@ async def matched(
         advice = f"[the search was stopped after {limit_s:g} s: use a simpler pattern, or search less]"
         return RawResult("timeout", ended.output + advice)
     if ended.exit_code:
-        return RawResult("error", "The search failed.", detail=ended.output[-4000:])
+        return RawResult("error", "The search failed.", detail=ended.output)
     return RawResult("ok", ended.output)

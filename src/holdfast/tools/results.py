@@ -23,7 +23,6 @@ _TOO_MUCH = (
 )
 _TYPES = "A tool may return PNG, JPEG, GIF or WebP images, PDFs, and UTF-8 text."
 
-_DETAIL_CHARS = 16_384
 """The runner redacts this much, and keeps its end. A text that was cut shorter could show a part of a secret."""
 
 
@@ -109,7 +108,7 @@ def _check_finite(value: object) -> None:
 
 def failed(name: str, error: Exception) -> RawResult:
     """Return the result of a call that raised. Only the text of a `ToolError` is for the model."""
-    detail = "".join(traceback.format_exception(error))[-_DETAIL_CHARS:]
+    detail = "".join(traceback.format_exception(error))
     if isinstance(error, ToolError):
         text = str(error) or f"{name} failed, and did not say why."
         is_unavailable = isinstance(error, ToolUnavailable)

@@ -8,7 +8,9 @@ from __future__ import annotations
 from holdfast.protocol.counts import counted
 from holdfast.protocol.fence import Launch
 from holdfast.protocol.ports import CallContext
+from holdfast.protocol.traffic import shortened
 from holdfast.sandbox.process import Ended
+from holdfast.tools.web import redactor_of
 from holdfast.tools.within import has_said
 
 _SHOWN = 4
@@ -41,6 +43,6 @@ def note(ended: Ended, launch: Launch, context: CallContext) -> str:
     refused = [each for each in ended.requests.exchanges if each.verdict == "refused"]
     told = list(dict.fromkeys(f"{each.what}: {each.why}" for each in refused))
     more = [f"[{counted(len(told) - _SHOWN, 'more refusal')}]"] if len(told) > _SHOWN else []
-    return "".join(
-        f"\n{line}" for line in (*(f"[refused by the proxy: {each}]" for each in told[:_SHOWN]), *more)
-    )
+    redact = redactor_of(context)
+    lines = [f"[refused by the proxy: {shortened(redact(each))}]" for each in told[:_SHOWN]]
+    return "".join(f"\n{line}" for line in (*lines, *more))

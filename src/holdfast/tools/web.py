@@ -21,6 +21,7 @@ import msgspec
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.protocol.counts import counted
 from holdfast.protocol.ports import CallContext, RawResult
+from holdfast.redact import Redactor, make_redactor
 from holdfast.sandbox.names import Lookup, system_lookup
 
 if TYPE_CHECKING:
@@ -138,7 +139,28 @@ def text_of(response: Response) -> str:
     return response.body.decode(charset_of(response) or "utf-8", "replace")
 
 
-def head_of(method: str, response: Response) -> str:
+def redactor_of(context: CallContext, *known: str) -> Redactor:
+    """Return what masks the texts of a call. A tool that cuts a text masks it before: later, nothing finds a part of
+    a value.
+
+    Args:
+        context: Of the call.
+        known: Values of the call itself.
+    """
+    try:
+        redact = context.get(Redactor)
+    except LookupError:
+        redact = make_redactor()
+    return redact.also(known) if known else redact
+
+
+def without_cut_value(text: str, redact: Redactor) -> str:
+    """Return a text that was cut off, masked, and without its last characters: they may be a part of a value."""
+    masked = redact(text)
+    return masked[: max(len(masked) - redact.longest_known, 0)]
+
+
+def head_of(method: str, response: Response, redact: Redactor) -> str:
     """Return one line about a response, in Holdfast's words."""
     try:
         phrase = f" {HTTPStatus(response.status).phrase}"
@@ -146,7 +168,9 @@ def head_of(method: str, response: Response) -> str:
         phrase = ""
     what = f"{plain_type(response)}, " if response.mime else ""
     cut = ", only the beginning of a longer body" if response.is_cut else ""
-    url = response.url if len(response.url) <= _URL_CHARS else f"{response.url[:_URL_CHARS]}..."
+    url = response.url
+    if len(url) > _URL_CHARS:
+        url = f"{redact(url)[:_URL_CHARS]}..."
     return f"[{method} {url}: {response.status}{phrase}, {what}{counted(len(response.body), 'byte')}{cut}]"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from holdfast.protocol.ports import CallContext, RawResult
@@ -17,8 +18,10 @@ from holdfast.tools.web import (
     host_of,
     is_text,
     marked,
+    redactor_of,
     text_of,
     unreadable,
+    without_cut_value,
 )
 
 if TYPE_CHECKING:
@@ -50,10 +53,13 @@ class WebFetch(Unplanned):
         response = await self._web.exchange(request, context, is_text)
         if isinstance(response, RawResult):
             return response
-        head = head_of("GET", response)
+        redact = redactor_of(context)
+        head = head_of("GET", response, redact)
         if problem := unreadable(response):
             return RawResult("error", f"{head}\n{problem}")
         text = await self._text(response, context)
+        if text is not None and response.is_cut:
+            text = await asyncio.to_thread(without_cut_value, text, redact)
         if text is None:
             return RawResult("error", f"{head}\nNo text could be made of this page.")
         shown = f"{head}\n{marked('page', text)}" if text.strip() else f"{head}\n[no text]"

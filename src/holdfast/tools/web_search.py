@@ -9,14 +9,14 @@ from holdfast.policy.urls import Misread, target_of
 from holdfast.protocol.counts import counted
 from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.protocol.search import WEB_SEARCH, SearchEngine, engine_of
-from holdfast.redact import make_redactor
+from holdfast.redact import Redactor, make_redactor
 from holdfast.tools.cache import Cache
 from holdfast.tools.engines import ENGINES, SNIPPET_CHARS, Engine, Hit, NoAnswer, decoded, needs_key
 from holdfast.tools.page import Pages
 from holdfast.tools.readers import reader
 from holdfast.tools.schema import arguments_object
 from holdfast.tools.unplanned import Unplanned
-from holdfast.tools.web import TIMEOUT_S, Web, is_text, marked, visible
+from holdfast.tools.web import TIMEOUT_S, Web, is_text, marked, redactor_of, visible
 
 if TYPE_CHECKING:
     from holdfast.tools.egress import Response
@@ -74,7 +74,7 @@ class WebSearch(Unplanned):
             if isinstance(answer, str):
                 failures.append(f"{entry.name} {answer}")
                 continue
-            shown = _shown(answer, limit)
+            shown = _shown(answer, limit, redactor_of(context))
             self._known.put(key, (entry.name, shown))
             return _result(entry.name, shown, failures)
         why = "; ".join(failures) or "none is configured ([search] engines)"
@@ -120,14 +120,14 @@ def _result(engine: str, shown: str, failures: Sequence[str], *, is_cached: bool
     return RawResult("ok", f"{head}\n{marked('results', shown)}" if shown else head, origin=engine)
 
 
-def _shown(hits: Sequence[Hit], limit: int) -> str:
+def _shown(hits: Sequence[Hit], limit: int, redact: Redactor) -> str:
     """Return the results as text, at most `MAX_CHARS`. Long addresses stay whole; excerpts share what is left."""
     kept: list[tuple[str, str]] = []
     left = MAX_CHARS
     for hit in hits[:limit]:
-        head = f"{_line(hit.title)[:_TITLE_CHARS] or '(no title)'}\n   {hit.url}"
+        head = f"{redact(_line(hit.title))[:_TITLE_CHARS] or '(no title)'}\n   {hit.url}"
         if _is_plain(hit.url) and len(head) + _SPARE_CHARS <= left:
-            kept.append((head, _line(hit.text)))
+            kept.append((head, redact(_line(hit.text))))
             left -= len(head) + _SPARE_CHARS
     texts: list[str] = []
     for number, (head, text) in enumerate(kept, 1):
