@@ -42,6 +42,26 @@ def test_an_accept_that_dies_at_any_step_is_completed_by_the_same_command(desk: 
     raise AssertionError("it never ends")
 
 
+@pytest.mark.parametrize("every", [29, pytest.param(5, marks=pytest.mark.long)])
+def test_an_accept_whose_completion_dies_too_is_completed_by_the_next_one(desk: Desk, every: int) -> None:
+    before = tree(desk.work)
+    ends: set[tuple[bool, bool]] = set()
+    for first in range(every, 120, every):
+        for second in range(3, 120, every):
+            copy = desk.copied()
+            change(Path(copy.folder))
+            after = tree(Path(copy.folder))
+            died = [dies_in(step, lambda: len(desk.accepted().problems)) is None for step in (first, second)]
+            ends.add((died[0], died[1]))
+            assert desk.accepted().problems == ()
+            assert (tree(desk.work), copies.is_lost(desk.home.folder, copy.folder)) == (after, False)
+            desk.undone()
+            assert tree(desk.work) == before
+            if not died[1]:
+                break
+    assert {(True, True), (True, False)} <= ends
+
+
 def test_a_file_that_changes_after_an_accept_died_brings_all_others_back(desk: Desk) -> None:
     before = tree(desk.work)
     seen = set()

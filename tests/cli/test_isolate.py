@@ -267,6 +267,14 @@ def test_commits_can_be_left_out_and_never_replace_a_branch(cli: Cli, work: Path
     assert cli("accept", "cli:try").code == 0
 
 
+def test_commits_of_which_a_killed_accept_brought_only_the_objects_are_still_new(
+    cli: Cli, work: Path
+) -> None:
+    run(cli, MADE[0])
+    git(work, "fetch", "--quiet", "--no-write-fetch-head", str(copy_of(cli)), "main")
+    assert len(cli("accept", "cli:try", "--json").json["branches"]) == 1
+
+
 def test_commits_that_git_cannot_read_are_refused_and_can_be_left_out(cli: Cli, work: Path) -> None:
     run(cli, MADE[0], "echo two >> a.txt")
     (copy_of(cli) / ".git" / "objects" / "info").mkdir(exist_ok=True)

@@ -665,6 +665,13 @@ ENDINGS = (
         "tests/cli/test_secrets.py",
     ),
     Mutation(
+        "a commit without a branch counts as one that the repository has",
+        "tools/commits.py",
+        'return bool(ask("for-each-ref", "--count=1", f"--contains={commit}"))',
+        'return bool(ask("cat-file", "-t", commit))',
+        "tests/cli/test_isolate.py",
+    ),
+    Mutation(
         "a lost copy is taken for one that was accepted",
         "runtime/copies.py",
         "return recorded.folder == folder",

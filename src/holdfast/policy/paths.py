@@ -7,6 +7,7 @@ workspace. `tools.workspace` resolves and opens paths.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from fnmatch import fnmatchcase, translate
 
 MAX_NAME_BYTES = 255
@@ -75,6 +76,17 @@ def is_kernel_path(path: str, workspace: str) -> bool:
 def is_inside(root: str, path: str) -> bool:
     """Return whether a resolved absolute path is the root or lies under it. `/ws2` is not inside `/ws`."""
     return path == root or path.startswith(root.rstrip("/") + "/")
+
+
+def above(path: str) -> list[str]:
+    """Return the folders above a relative path, the nearest first."""
+    names = path.split("/")[:-1]
+    return ["/".join(names[:end]) for end in range(len(names), 0, -1)]
+
+
+def is_among(path: str, names: Collection[str]) -> bool:
+    """Return whether a relative path, or a folder above it, is among the names."""
+    return path in names or any(folder in names for folder in above(path))
 
 
 def malformed(path: str) -> str:

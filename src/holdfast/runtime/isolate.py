@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import Literal
@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from holdfast.core.state import State, open_run
 from holdfast.errors import Conflict, UsageError
-from holdfast.policy.paths import is_inside, malformed, secret_rule
+from holdfast.policy.paths import above, is_among, is_inside, malformed, secret_rule
 from holdfast.policy.protected import steering_below, steering_problem
 from holdfast.protocol.commands import Principal, Restore, Restored
 from holdfast.protocol.events import FilesRestored, FilesRestoring
@@ -276,8 +276,8 @@ async def accept(
             await asyncio.to_thread(copies.drop, home, found.folder)
             return replace(before, is_copy=bool(before.done))
         allowed, skipped = (_named(names, waits) for names in (allowed, skipped))
-        left = [each.path for each in waits.changes if _is_named(each.path, skipped)]
-        wanted = [each for each in waits.changes if not _is_named(each.path, skipped)]
+        left = [each.path for each in waits.changes if is_among(each.path, skipped)]
+        wanted = [each for each in waits.changes if not is_among(each.path, skipped)]
         found, shown = waits.copy, tuple(map(shown_path, left))
         files, problems = await asyncio.to_thread(_planned, workshop, session, found, wanted, set(allowed))
         tips = () if COMMITS in skipped else waits.tips
@@ -382,23 +382,17 @@ def _named(names: Collection[str], waits: Waiting) -> set[str]:
     """
     origin = waits.copy.origin
     # A name that is not UTF-8 can be given as it was shown.
-    raw = {shown_path(path): path for each in waits.changes for path in (each.path, *_above(each.path))}
+    raw = {shown_path(path): path for each in waits.changes for path in (each.path, *above(each.path))}
     plain = {each: os.path.relpath(os.path.join(origin, each), origin) for each in names}
     plain = {each: raw.get(path, path) for each, path in plain.items()}
     found = {each.path for each in waits.changes} | ({COMMITS} if waits.tips or waits.problem else set())
     for given, path in plain.items():
-        if not any(_is_named(each, {path}) for each in found):
+        if not any(is_among(each, {path}) for each in found):
             raise UsageError(
                 f"Nothing changed at {given!r} in the copy. Nothing was done.",
                 hint="Name a file or folder of the list that `holdfast show` prints.",
             )
     return set(plain.values())
-
-
-def _is_named(path: str, names: Collection[str]) -> bool:
-    """Return whether a path, or a folder above it, is among the names."""
-    parts = path.split("/")
-    return any("/".join(parts[:end]) in names for end in range(1, len(parts) + 1))
 
 
 def _planned(
@@ -489,12 +483,11 @@ def _now(workshop: Workshop, origin: str, change: Change, removed: set[str]) -> 
         return "", NOTHING  # a folder makes room for a file
     found = look_at(workshop.own, workshop.images, Place(origin, change.path))
     now = found.sha256, found.mode
-    above = [*_above(change.path)]
     if found.problem:
         return found.problem, now
     is_in_the_way = found.odd and found.mode != LINK and now != change.after
     if is_in_the_way and not removed.intersection(
-        above
+        above(change.path)
     ):  # a file is where a folder was, or a folder for a file
         return CHANGED, now
     if now not in (change.before, change.after):
@@ -528,17 +521,10 @@ def _goal(copy: Copy, change: Change) -> FileRestore:
         whole = os.path.join(top, folder)
         return os.path.islink(whole) or not os.path.isdir(whole)
 
-    folders = len([*takewhile(is_missing, _above(change.path))])
+    folders = len([*takewhile(is_missing, above(change.path))])
     return FileRestore(
         copy.origin, change.path, before, after, before_mode, mode, folders if not (before and after) else 0
     )
-
-
-def _above(path: str) -> Iterator[str]:
-    """Yield the folders above a file, the nearest first."""
-    while "/" in path:
-        path = path.rpartition("/")[0]
-        yield path
 
 
 def _rebased(copied: Copied, states: Mapping[str, tuple[str, int]]) -> Copied:

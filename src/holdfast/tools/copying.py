@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 
+from holdfast.policy.paths import is_among
 from holdfast.policy.protected import HOME
 from holdfast.protocol.counts import counted
 from holdfast.storage.images import Images
@@ -132,7 +133,8 @@ class _Copying:
     def copy(self, tracked: Iterable[str]) -> None:
         with _opened(self._workspace) as folder:
             self._folder(folder, "", self._asked)
-            known = [path for path in tracked if _is_below(path, set(self.ignored))]
+            ignored = set(self.ignored)
+            known = [path for path in tracked if is_among(path, ignored)]
             # The smallest first: a large folder of results must not keep out the installed packages.
             sized = sorted((self._measured(folder, path), path) for path in self.ignored)
             for size, path in sized:
@@ -200,7 +202,7 @@ class _Copying:
     def _remember(self, path: str) -> None:
         """Remember what a file of the copy is."""
         gone = suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError)
-        with gone, _above(self._to, path) as (folder, name):
+        with gone, _parent(self._to, path) as (folder, name):
             self.items[path] = _item(folder, name, self._images)
 
     def _measured(self, folder: int, path: str) -> tuple[int, int]:
@@ -261,7 +263,7 @@ def changes(folder: str, copied: Copied, images: Images) -> list[Change]:
     for path, item in copied.items.items():
         if path not in found:
             gone = suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError)
-            with gone, _above(Path(folder), path) as (source, name):
+            with gone, _parent(Path(folder), path) as (source, name):
                 found[path] = _state(source, name, images, item)
     before = {path: item.state for path, item in copied.items.items()}
     both = [
@@ -296,11 +298,6 @@ def _item(source: int, name: str, images: Images) -> Item:
 
 def _version(facts: os.stat_result) -> tuple[int, ...]:
     return facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
-
-
-def _is_below(path: str, folders: set[str]) -> bool:
-    names = path.split("/")
-    return any("/".join(names[:end]) in folders for end in range(1, len(names) + 1))
 
 
 def _copy_content(source: int, target: int) -> None:
@@ -339,7 +336,7 @@ def _down(folder: int, path: str) -> Iterator[int]:
 
 
 @contextmanager
-def _above(top: Path, path: str) -> Iterator[tuple[int, str]]:
+def _parent(top: Path, path: str) -> Iterator[tuple[int, str]]:
     """Open the folder of a file. Yield it with the file's name."""
     above, _, name = path.rpartition("/")
     with _opened(str(top)) as fd, _down(fd, above) as folder:

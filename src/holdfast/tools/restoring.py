@@ -12,12 +12,13 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 
 import msgspec
 
 from holdfast.errors import StorageCorrupt
+from holdfast.policy.paths import above
 from holdfast.protocol.ports import Check
 from holdfast.protocol.tools import FileRestore
 from holdfast.storage.images import IMAGE_BYTES, Images
@@ -82,7 +83,7 @@ def look_at(own: OwnPlaces, images: Images, where: edits.Place) -> edits.Found:
 
 def _is_under_link(workspace: str, path: str) -> bool:
     top = os.path.realpath(workspace)
-    return any(os.path.islink(os.path.join(top, above)) for above in _above(path, path.count("/")))
+    return any(os.path.islink(os.path.join(top, folder)) for folder in above(path))
 
 
 def state_of(found: Place, images: Images) -> tuple[str, int]:
@@ -186,7 +187,7 @@ def remove_folders(own: OwnPlaces, goals: Iterable[FileRestore], check: Check) -
         edits.Place(goal.workspace, folder)
         for goal in goals
         if not goal.after
-        for folder in _above(goal.path, goal.new_folders)
+        for folder in above(goal.path)[: goal.new_folders]
     }
     for where in sorted(folders, key=lambda each: each.path.count("/"), reverse=True):
         with suppress(Refused, OSError), place(Root(where.workspace, own), where.path) as found:
@@ -195,11 +196,6 @@ def remove_folders(own: OwnPlaces, goals: Iterable[FileRestore], check: Check) -
                 os.rmdir(found.name, dir_fd=found.folder_fd)
                 with listable(found) as folder:
                     os.fsync(folder)
-
-
-def _above(path: str, count: int) -> Sequence[str]:
-    names = path.split("/")[:-1]
-    return ["/".join(names[: len(names) - up]) for up in range(min(count, len(names)))]
 
 
 def _refuse_other(path: str, found: Place) -> None:

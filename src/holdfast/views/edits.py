@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from holdfast.policy.paths import above
 from holdfast.protocol.events import (
     FilesRestored,
     FilesRestoring,
@@ -367,20 +368,14 @@ def _without_folders(todo: Todo, edits: Sequence[Edit]) -> Todo:
     made = {
         Place(edit.workspace, folder)
         for edit in edits
-        for folder in _above(edit.change.path)[: edit.change.new_folders]
+        for folder in above(edit.change.path)[: edit.change.new_folders]
     }
     files: list[FileRestore] = []
     for each in todo.files:
-        above = [Place(each.workspace, folder) for folder in _above(each.path)]
-        count = max(each.new_folders, len(list(takewhile(made.__contains__, above))))
+        places = [Place(each.workspace, folder) for folder in above(each.path)]
+        count = max(each.new_folders, len(list(takewhile(made.__contains__, places))))
         files.append(msgspec.structs.replace(each, new_folders=0 if each.after else count))
     return msgspec.structs.replace(todo, files=tuple(files))
-
-
-def _above(path: str) -> list[str]:
-    """Return the folders above a file, the nearest first."""
-    names = path.split("/")[:-1]
-    return ["/".join(names[:end]) for end in range(len(names), 0, -1)]
 
 
 def _put_back(records: Sequence[Record]) -> Iterator[Edit]:
