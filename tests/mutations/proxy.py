@@ -147,6 +147,20 @@ PROXY = (
         "tests/tools/test_web_search.py::test_a_title_is_masked_before_it_is_cut",
     ),
     Mutation(
+        "a server may announce its response for ever",
+        _EXCHANGE,
+        "        for _ in range(_MAX_ANNOUNCED):",
+        "        for _ in range(10_000):",
+        f"{_PROXY}::test_a_server_that_announces_a_response_without_end_is_said_to_fail",
+    ),
+    Mutation(
+        "a program that is always ready holds up all other calls",
+        _EXCHANGE,
+        "dropped = await self._client.receive(_CHUNK_BYTES)\n                await asyncio.sleep(0)\n",
+        "dropped = await self._client.receive(_CHUNK_BYTES)\n",
+        f"{_PROXY}::test_a_program_that_is_always_ready_lets_others_have_their_turn",
+    ),
+    Mutation(
         "a head may be as long as it likes",
         _EXCHANGE,
         "                    if len(data) > MAX_HEAD_BYTES:\n",

@@ -70,6 +70,15 @@ def test_after_untrusted_text_only_what_a_person_approved_has_a_network() -> Non
 
 
 @pytest.mark.requirement("C14", "H4")
+def test_neither_an_approval_nor_a_grant_adds_a_host() -> None:
+    grant = permission_of(Grant("g1", "shell", Offer("shell(curl *)"), until_ms=1, uses=1))
+    for command in ("curl https://b.example/", "curl $URL", "make"):
+        for decision in (PERSON, grant):
+            assert hosts_of(facts(command), (decision,), CLEAN) == HOSTS
+            assert hosts_of(facts(command, hosts=()), (decision,), CLEAN) == ()
+
+
+@pytest.mark.requirement("C14", "H4")
 @pytest.mark.parametrize(
     ("command", "backend", "others", "is_cut"),
     [

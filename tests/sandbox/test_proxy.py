@@ -15,7 +15,9 @@ import pytest
 
 from holdfast.protocol.traffic import MAX_EXCHANGES, Authority, Exchange, StandIn, Told, Word
 from holdfast.sandbox import proxy_calls
-from holdfast.sandbox.proxy_exchange import LIMITS, Limits
+from holdfast.sandbox.proxy_bodies import Body
+from holdfast.sandbox.proxy_exchange import LIMITS, Limits, Reach, _Passage
+from holdfast.sandbox.proxy_streams import Plain
 from tests.tools.web_server import Heard, WebServer, response, web_server
 
 FILES = 1_000
@@ -329,6 +331,48 @@ async def test_an_address_is_told_whole_or_not_at_all(server: WebServer) -> None
         f"[an address of {len(server.url('/')) + 9_000:,} characters]",
     ]
     assert not any("xxx" in each.why for each in told)
+
+
+async def test_a_server_that_announces_a_response_without_end_is_said_to_fail(server: WebServer) -> None:
+    server.answers["/"] = b"HTTP/1.1 103 Early Hints\r\n\r\n" * 1_000
+    async with alone(allowing(server)) as call:
+        said = await call.ask(f"GET {server.url('/')} HTTP/1.1")
+        (told,) = await call.told()
+    assert 0 < said.count(b" 103 ") <= 20
+    assert (told.verdict, told.why) == ("failed", "The server announces a response without end.")
+
+
+class Quick(Plain):
+    """A side that always has more and takes all at once, so that who waits for it never gives way."""
+
+    left = 100
+
+    async def receive(self, most: int) -> bytes:
+        self.left -= 1
+        return b"x" * 10 if self.left > 0 else b""
+
+    async def send(self, data: bytes) -> None:
+        pass
+
+
+@pytest.mark.parametrize("length", [0, 990], ids=["what follows the request", "its body"])
+async def test_a_program_that_is_always_ready_lets_others_have_their_turn(length: int) -> None:
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    with socket.socket() as any_socket:
+        program = Quick(any_socket)
+        passage = _Passage(program, Reach([], lookup), LIMITS)
+        waiting = asyncio.create_task(others())
+        async with passage._limited():
+            await passage._send_body(program, Body(length), b"")
+        waiting.cancel()
+    assert turns >= 99
 
 
 # --- limits ---------------------------------------------------------------------------------------

@@ -177,3 +177,12 @@ async def test_without_a_slow_gate_only_what_has_a_plan_is_judged_slowly(gated: 
     assert bench.tools.is_quick("read_file", bench.settings)
     assert bench.tools.is_quick("unknown", bench.settings)
     assert not bench.tools.is_quick("write_file", bench.settings)
+
+
+@pytest.mark.requirement("H4")
+async def test_a_yes_adds_no_host(bench: Bench) -> None:
+    bench.settings = changed(bench.settings, allowed_hosts=("a.example",))
+    for command in ("curl https://b.example/", "curl https://a.example/ https://b.example/"):
+        refused_call = await bench.admit("shell", is_approved=True, command=command)
+        assert isinstance(refused_call, Refused)
+        assert "b.example:443 is not listed" in refused_call.failure.message

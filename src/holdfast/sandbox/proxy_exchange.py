@@ -40,6 +40,8 @@ from holdfast.sandbox.proxy_tls import Certificates, trusting
 
 _CHUNK_BYTES = 64 << 10
 _MAX_LINGER_BYTES = 1 << 20
+_MAX_ANNOUNCED = 20
+"""So many responses may announce another one."""
 _ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 _PARTING_S = 2.0
 _USUAL_PORTS = (80, 443)
@@ -359,19 +361,26 @@ class _Passage:
                     part = chunk(part) + (LAST_CHUNK if body.is_over else b"")
                 self._count(sent=len(part))
                 await server.send(part)
+                await asyncio.sleep(0)  # others have their turn, also if both sides are quick
             if not body.is_over and not (data := await self._client.receive(_CHUNK_BYTES)):
                 raise _Stopped("failed", 400, "The body of the request has no end.")
+        dropped = b"x"
         with contextlib.suppress(OSError):  # it went away
-            while await self._client.receive(_CHUNK_BYTES):
-                pass
+            while dropped:
+                dropped = await self._client.receive(_CHUNK_BYTES)
+                await asyncio.sleep(0)
         self._wait(self._limits.linger_s)
 
     async def _bring(self, server: Plain, head: Head) -> None:
         """Bring the response to the program, with those that only announce it."""
         answer, rest = await self._answer_of(server, b"")
-        while answer.status < 200:
+        for _ in range(_MAX_ANNOUNCED):
+            if answer.status >= 200:
+                break
             await self._client.send(self._shown(bytes(answer)))
             answer, rest = await self._answer_of(server, rest)
+        else:
+            raise _Stopped("failed", 502, "The server announces a response without end.")
         if self._hiding is not None:
             await self._bring_hidden(server, head, answer, rest, self._hiding)
             return
@@ -438,7 +447,7 @@ class _Passage:
         while data := await source.receive(_CHUNK_BYTES):
             count(len(data))
             await sink.send(data)
-            await asyncio.sleep(0)  # others have their turn, also if both sides are quick
+            await asyncio.sleep(0)
         with contextlib.suppress(OSError):
             await sink.end()
 

@@ -26,8 +26,8 @@ _HEADER = re.compile(rf"({_TOKEN}):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*?)[ \t]*")
 _ABSOLUTE = re.compile(r"(https?)://[^/?#]*((?:[/?][^#]*)?)", re.IGNORECASE)
 _LENGTH = re.compile(r"[0-9]{1,15}")
 _MAX_METHOD_CHARS = 20
-_REFUSED_METHODS = frozenset({"TRACE", "PRI"})
-"""One sends back what it got, with credentials. The other begins another protocol."""
+_REFUSED_METHODS = frozenset({"TRACE", "TRACK", "PRI"})
+"""Two send back what they got, with credentials. The last one begins another protocol."""
 _HOP_BY_HOP = frozenset(
     {"connection", "keep-alive", "proxy-connection", "proxy-authorization", "proxy-authenticate", "te", "trailer",
      "upgrade", "transfer-encoding", "content-length", "host", "http2-settings"}
@@ -80,7 +80,7 @@ def read(head: bytes, within: Target | None = None) -> Head:
     method, wanted, minor = first[1], first[2], int(first[3])
     if within is not None:
         wanted = _inside(wanted, method, within)
-    if method in _REFUSED_METHODS or len(method) > _MAX_METHOD_CHARS:
+    if method.upper() in _REFUSED_METHODS or len(method) > _MAX_METHOD_CHARS:
         raise Unreadable(405, f"The method {method[:_MAX_METHOD_CHARS]} is not sent on.")
     length = _length(headers, minor)
     if method == TUNNEL:
