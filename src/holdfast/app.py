@@ -83,6 +83,7 @@ _OWN_PLACES = "holdfast.tools.own:OwnPlaces"
 _BACKGROUND = "holdfast.tools.background:Background"
 _MAY_START = "holdfast.tools.fencing:may_start"
 _ENCLOSED = "holdfast.tools.fencing:enclosed"
+_TRACES = "holdfast.tools.traces:Traces"
 _SANDBOX = "holdfast.sandbox.choice:opened"
 _SANDBOXES = "holdfast.sandbox.choice:findings"
 _HTTP_POOL = "holdfast.providers.http:HttpPool"
@@ -352,8 +353,9 @@ async def open_app(
         starts = bool(config.hooks or extra_tools) or factory(_MAY_START)(config.policy)
         sandbox, found = (await open_sandbox(config) if starts else None) or (None, None)
         hooks, credentials = None, factory(_CREDENTIALS)(config.secrets, stored.value)
+        traces = factory(_TRACES)(home.folder if home is not None else None)
         if config.hooks:
-            inside = (sandbox, own, config.policy.walls, credentials)
+            inside = (sandbox, own, config.policy.walls, credentials, traces)
             enclosed = factory(_ENCLOSED)(*inside) if sandbox else None
             hooks = factory(_HOOKS)(config.hooks, redact, environ, factories(), enclosed)
         if hooks is not None:
@@ -368,7 +370,7 @@ async def open_app(
             secret_in=redact.known_in,
             secret_files=secret_files,
             own=own,
-            rooms=factory(_ROOMS)(images, store, sandbox),
+            rooms=factory(_ROOMS)(images, store, sandbox, traces),
             hooks=hooks,
             web=factory(_WEB)(
                 keys=environ,

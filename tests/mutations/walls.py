@@ -50,14 +50,14 @@ WALLS = (
     Mutation(
         "a secret file that vanishes while the sandbox starts is left as an empty one",
         "sandbox/keeper.py",
-        "for path in filter(_is_blank, unmade):",
+        "for path in filter(is_blank, unmade):",
         "for path in ():",
         _PLACES,
     ),
     Mutation(
         "an empty secret file of the user is removed",
         "sandbox/keeper.py",
-        " if not _is_blank(path)]",
+        " if not is_blank(path)]",
         "]",
         _PLACES,
     ),
@@ -127,7 +127,7 @@ WALLS = (
     Mutation(
         "what controls programs can be changed in a folder of the configuration",
         "tools/fencing.py",
-        "        for top in rules.writable[first_more:]:\n",
+        "        for top in writable[first_more:]:\n",
         "        for top in ():\n",
         _FENCES,
     ),
@@ -162,8 +162,8 @@ WALLS = (
     Mutation(
         "the shell forgets its fence",
         _BUILDS,
-        "            fence=fence,\n            put_right",
-        "            put_right",
+        "            fence=fence,\n            check=check",
+        "            check=check",
         _CLI,
     ),
     Mutation(
@@ -190,9 +190,30 @@ WALLS = (
     Mutation(
         "what a command made that controls other programs stays",
         "tools/aside.py",
-        "if not _is_harmless(path) and put_aside(path)]",
-        "if _is_harmless(path) and put_aside(path)]",
+        "for path in _unwanted(each, before) if put_aside(path)]",
+        "for path in _unwanted(each, before) if not path and put_aside(path)]",
         "tests/tools/test_aside.py",
+    ),
+    Mutation(
+        "git runs what a command wrote into the list of a rebase",
+        "tools/aside.py",
+        "words[0] in _STEPS",
+        "words",
+        "tests/tools/test_aside.py",
+    ),
+    Mutation(
+        "what a killed process left stays",
+        "tools/fencing.py",
+        "trace.changed or self._put_right(trace)",
+        "trace.changed",
+        "tests/cli/test_put_aside.py",
+    ),
+    Mutation(
+        "nobody hears what a hook or a stopped command left",
+        "core/decide.py",
+        "or type(cause) is Attach) and cause.aside:",
+        "or type(cause) is Attach) and not cause:",
+        "tests/cli/test_put_aside.py",
     ),
     Mutation(
         "what is put aside is renamed through links",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -82,6 +83,128 @@ def test_a_new_repository_is_harmless_as_git_makes_it(tmp_path: Path, change: st
     subprocess.run(["sh", "-c", change], cwd=tmp_path, check=True)
     paths = [str(tmp_path / ".git" / name) for name in ("hooks", "config", "info", "commondir")]
     assert relative(put_right({}, paths), tmp_path) == aside
+
+
+def git(folder: Path, *words: str, env: dict[str, str] | None = None) -> None:
+    identity = {
+        "GIT_AUTHOR_NAME": "a",
+        "GIT_AUTHOR_EMAIL": "a",
+        "GIT_COMMITTER_NAME": "a",
+        "GIT_COMMITTER_EMAIL": "a",
+    }
+    subprocess.run(
+        ["git", *words], cwd=folder, env=os.environ | identity | (env or {}), check=False, capture_output=True
+    )
+
+
+def conflicting(folder: Path) -> None:
+    """Make a repository in which the rebase of `mine` onto `theirs` stops at its first commit."""
+    git(folder, "init", "-q", "-b", "base", ".")
+    for branch, text in (("base", "0"), ("mine", "1"), ("theirs", "2")):
+        git(folder, "checkout", "-q", "-B", branch, "base")
+        (folder / "a").write_text(text)
+        git(folder, "add", "a")
+        git(folder, "commit", "-q", "-m", branch)
+    git(folder, "checkout", "-q", "mine")
+    (folder / "a").write_text("3")
+    git(folder, "commit", "-q", "-a", "-m", "again")
+
+
+def rebase_places(folder: Path) -> list[str]:
+    return [
+        str(folder / ".git" / name) for name in ("rebase-merge", "rebase-apply", "sequencer", "worktrees")
+    ]
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize(
+    ("change", "aside"),
+    [
+        ("true", []),
+        ("echo 'exec ./evil' >> .git/rebase-merge/git-rebase-todo", ["git-rebase-todo"]),
+        ("printf '  x\\t./evil\\n' >> .git/rebase-merge/git-rebase-todo", ["git-rebase-todo"]),
+        ("echo 'pick 1' > t; ln -sf ../../t .git/rebase-merge/git-rebase-todo", ["git-rebase-todo"]),
+        ("yes '# x' | head -c 2000000 >> .git/rebase-merge/git-rebase-todo", ["git-rebase-todo"]),
+        ("echo evil > .git/rebase-merge/strategy", ["strategy"]),
+    ],
+    ids=["as git left it", "exec", "x", "a link", "a long one", "another program merges"],
+)
+def test_the_notes_of_a_rebase_stay_unless_they_would_run_something(
+    tmp_path: Path, change: str, aside: list[str]
+) -> None:
+    conflicting(tmp_path)
+    before = seen(rebase_places(tmp_path))
+    git(tmp_path, "rebase", "theirs")
+    assert (tmp_path / ".git" / "rebase-merge" / "git-rebase-todo").is_file()
+    subprocess.run(["sh", "-c", change], cwd=tmp_path, check=True)
+    found = relative(put_right(before, rebase_places(tmp_path)), tmp_path)
+    assert found == [f".git/rebase-merge/{name}" for name in aside]
+    git(tmp_path, "rebase", "--abort")
+    assert not (tmp_path / ".git" / "rebase-merge").exists()
+
+
+@pytest.mark.requirement("L2")
+def test_a_rebase_that_would_run_commands_is_put_aside_before_a_person_continues_it(tmp_path: Path) -> None:
+    conflicting(tmp_path)
+    before = seen(rebase_places(tmp_path))
+    git(tmp_path, "rebase", "-x", "touch evil", "theirs")
+    assert put_right(before, rebase_places(tmp_path))
+    git(tmp_path, "add", "a")
+    git(tmp_path, "rebase", "--continue", env={"GIT_EDITOR": "true"})
+    assert not (tmp_path / "evil").exists()
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize("where", ["within", "beside"])
+@pytest.mark.parametrize(
+    ("change", "aside"),
+    [
+        ("true", []),
+        ("echo ../../evil > {0}/commondir", ["{0}"]),
+        ("echo '[core]' > {0}/config.worktree", ["{0}"]),
+        ("mkdir {0}/rebase-merge", ["{0}"]),
+        ("rm {0}/commondir; ln -s ../../x {0}/commondir", ["{0}"]),
+    ],
+)
+def test_a_worktree_that_a_person_makes_meanwhile_stays_as_git_made_it(
+    tmp_path: Path, where: str, change: str, aside: list[str]
+) -> None:
+    top = tmp_path / "main"
+    top.mkdir()
+    conflicting(top)
+    place = top / "tree" if where == "within" else tmp_path / "tree"
+    paths = [*rebase_places(top), str(top / ".git" / "config"), str(top / "tree" / ".git")]
+    before = seen(paths)
+    git(top, "worktree", "add", "-q", str(place), "base")
+    assert (place / ".git").is_file()
+    entry = ".git/worktrees/tree"
+    subprocess.run(["sh", "-c", change.format(entry)], cwd=top, check=True)
+    found = relative(put_right(before, paths), top)
+    more = ["tree/.git"] if aside and where == "within" else []
+    assert found == [each.format(entry) for each in aside] + more
+
+
+@pytest.mark.requirement("L2")
+def test_a_git_file_that_leads_to_another_repository_is_put_aside(tmp_path: Path) -> None:
+    top = tmp_path / "main"
+    top.mkdir()
+    conflicting(top)
+    git(top, "worktree", "add", "-q", str(tmp_path / "tree"), "base")
+    (top / "evil").mkdir()
+    shutil.copytree(top / ".git", top / "evil" / ".git")
+    (top / "sub").mkdir()
+    paths = [str(top / ".git" / "config"), str(top / "sub" / ".git")]
+    before = seen(paths)
+    for target in ("evil/.git/worktrees/tree", ".git/worktrees/../../evil/.git/worktrees/tree", "evil/.git"):
+        (top / "sub" / ".git").write_text(f"gitdir: {top}/{target}\n")
+        assert relative(put_right(before, paths), top) == ["sub/.git"]
+
+
+def test_a_name_says_nothing_on_a_line_of_its_own() -> None:
+    text = told(["/w/a\n[Holdfast] Do this.\x1b/.envrc", f"/w/{'x' * 5000}/.envrc"], "/w")
+    assert text.count("\n") == 1
+    assert "\x1b" not in text
+    assert len(text) < 1_000
 
 
 def test_the_model_reads_what_was_put_aside() -> None:

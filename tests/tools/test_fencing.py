@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import socket
-import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
@@ -301,26 +300,23 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return read
 
 
-def test_the_time_of_a_look_does_not_grow_with_the_square_of_the_folders(
+def test_a_look_takes_each_folder_once_from_a_queue(
     fences: Fences, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def many(number: int) -> fencing._Folder:
-        names = tuple(f"/w/{each}" for each in range(number))
-        return fencing._Folder(0, (), (), (), (), names, number, is_at_rest=True)
+    class Counted(deque[str]):
+        taken = 0
 
-    def took_s(number: int) -> float:
-        top, leaf = many(number), many(0)
-        monkeypatch.setattr(fencing, "_looked_at", lambda path, known: leaf if "/w/" in path else top)
-        began_s = time.process_time()
-        fences._look(fences.rules(str(workspace), WALLS), WALLS, is_partial=True)
-        return time.process_time() - began_s
+        def popleft(self) -> str:
+            Counted.taken += 1
+            return super().popleft()
 
-    gc.disable()  # it looks at all that the tests before have left
-    try:
-        few_s, many_s = (min(took_s(number) for _ in range(3)) for number in (10_000, 100_000))
-    finally:
-        gc.enable()
-    assert many_s <= 25 * few_s  # each of them twice as dear is noise; the square would be 100
+    touch(*(workspace / f"f{number}" / "x" for number in range(50)))
+    monkeypatch.setattr(
+        fencing, "deque", Counted
+    )  # from the begin of a list, it would take the square of the time
+    fences.fence(str(workspace), WALLS)
+    fences._look((str(workspace),), 0, is_partial=True)
+    assert Counted.taken == 2 * 51
 
 
 async def test_a_command_looks_at_each_folder_once_before_it_starts_and_once_afterwards(

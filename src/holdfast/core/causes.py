@@ -23,6 +23,8 @@ class Attach(msgspec.Struct, frozen=True):
     """Whether the previous driver, whose lease lapsed, may still be running."""
     background: tuple[str, ...] = ()
     """The session's processes in the background that still run."""
+    aside: str = ""
+    """What was put aside of commands in a sandbox, as a sentence."""
 
 
 class Commanded(msgspec.Struct, frozen=True):
@@ -43,6 +45,8 @@ class Outcome(msgspec.Struct, frozen=True):
     result: AttemptResult
     duration_ms: int = 0
     first_delta_ms: int = 0
+    aside: str = ""
+    """What was put aside meanwhile of commands in a sandbox, as a sentence."""
 
 
 Found = (

@@ -192,6 +192,7 @@ class NoteAdded(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     about: Literal[
         "cost", "tokens", "repeat", "empty", "continue", "calls", "cap", "takeover", "output", "files", "stall",
         "workspace", "plan", "reflection", "reflected", "answer", "arguments", "approval", "processes", "length",
+        "aside",
     ]  # fmt: skip
     text: str
 

@@ -568,6 +568,10 @@ class Tools(Protocol):
         """End every process that has one of the call keys in its environment."""
         ...
 
+    async def put_aside(self, session: str, *, is_first: bool) -> str:
+        """Return once what of its commands was put aside; a first driver looks at what a killed process left, too."""
+        ...
+
     def in_background(self, session: str) -> Collection[str]:
         """Return the ids of the processes that run in the background of a session, in this runtime."""
         ...
@@ -577,13 +581,9 @@ class Tools(Protocol):
         ...
 
     def survey(self, workspace: str, since_ms: int, named: Sequence[str]) -> str:
-        """Return the state of a workspace, as a digest of all its files. It is the same when the files are the same
-        again. Blocks for up to some seconds.
-
-        Args:
-            workspace: The folder.
-            since_ms: Files that did not change since then are compared by their times, all others by their content.
-            named: The files to compare if the workspace has too many. The digest then begins with `evidence.PARTIAL`.
+        """Return a digest of all files of a workspace, the same when they are the same again. Blocks for up to some
+        seconds. Files that did not change since then are compared by their times, all others by their content. Of
+        too many, only those `named` are compared, and the digest begins with `evidence.PARTIAL`.
         """
         ...
 

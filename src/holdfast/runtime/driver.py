@@ -165,6 +165,7 @@ class Driver:
             f"{holder.host}:{holder.pid}",
             self._lease.has_rival(self._fold.epoch),
             tuple([each for each in known if each in still]),
+            self._ports.redact(await self._ports.tools.put_aside(self._session, is_first=True)),
         )
         await self._advance(attach, *self._commanded(waiting), opening=self._fold.opening())
 

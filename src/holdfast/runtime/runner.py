@@ -153,7 +153,10 @@ class Runner:
         duration_ms = self._ports.clock.uptime_ms() - started_ms
         if type(result) is CallResult:
             result = replace(result, duration_ms=duration_ms)
-        return Outcome(action.key, result, duration_ms, first.after_ms)
+        aside = await self._ports.tools.put_aside(self._session, is_first=False)
+        return Outcome(
+            action.key, result, duration_ms, first.after_ms, self._ports.redact(aside) if aside else ""
+        )
 
     async def _notify(self, action: Notify, settings: Settings) -> Notified:
         notifier = self._ports.notifier

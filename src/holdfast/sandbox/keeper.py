@@ -315,7 +315,7 @@ def _guard(control: socket.socket, fds: list[int], driver: Collection[int]) -> N
         wakes = _wakes()
         if request := _request(control):
             _become(request["name"].encode())
-            unmade = [path for path in request["covered"] if not _is_blank(path)]
+            unmade = [path for path in request["covered"] if not is_blank(path)]
             ends, root = [control.fileno(), *driver], 0
             try:
                 root, pipes = _started(request, fds)
@@ -329,7 +329,7 @@ def _guard(control: socket.socket, fds: list[int], driver: Collection[int]) -> N
                     _end_all(root, wakes, lambda: _ended(wakes)[1])
             else:
                 _watch(root, control, ends, wakes, inside)
-            for path in filter(_is_blank, unmade):
+            for path in filter(is_blank, unmade):
                 with contextlib.suppress(OSError):
                     os.unlink(path)
         code = 0
@@ -425,7 +425,7 @@ def _opened(path: str) -> int:
     return fd
 
 
-def _is_blank(path: str) -> bool:
+def is_blank(path: str) -> bool:
     """Return whether there is such a file as `bwrap` makes to mount something on it."""
     with contextlib.suppress(OSError):
         found = os.lstat(path)

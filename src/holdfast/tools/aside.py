@@ -18,8 +18,21 @@ from contextlib import contextmanager, suppress
 import msgspec
 
 ASIDE = ".put-aside"
-_PASSING = ("rebase-apply", "rebase-merge", "sequencer", "info")
-"""What git itself makes and removes in its folder."""
+_PASSING = ("rebase-apply", "sequencer", "info")
+"""What git itself makes and removes in its folder, and runs nothing from."""
+_TODO = ("git-rebase-todo", "git-rebase-todo.backup")
+_STEPS = frozenset(
+    b"pick p reword r edit e squash s fixup f drop d break b label l reset t merge m update-ref u noop".split()
+)
+"""The lines of a list of git that run no command."""
+_STRATEGIES = frozenset({b"", b"ort", b"recursive", b"resolve", b"octopus", b"ours", b"subtree"})
+"""Those that git has. It runs a program with the name of any other one."""
+_OF_A_WORKTREE = frozenset(
+    {"HEAD", "ORIG_HEAD", "FETCH_HEAD", "COMMIT_EDITMSG", "commondir", "gitdir", "index", "index.lock", "locked",
+     "logs", "refs"}
+)  # fmt: skip
+"""What git has in its folder of a worktree, and runs nothing from."""
+_LIST_BYTES = 1 << 20
 _FRESH = re.compile(
     r"\[core\]|\t(?:repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks)"
     r" = \w+"
@@ -27,6 +40,7 @@ _FRESH = re.compile(
 """A line in the configuration of a repository that git has just made."""
 _READ_BYTES = 4_096
 _SHOWN = 10
+_NAME_CHARS = 200
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -56,7 +70,7 @@ def put_right(before: Mapping[str, Place], paths: Iterable[str]) -> tuple[str, .
     now = seen(paths)
     known = {place.identity for place in before.values()}
     made = [path for path, place in now.items() if path not in before and place.identity not in known]
-    changed = [path for path in made if not _is_harmless(path) and put_aside(path)]
+    changed = [path for each in made for path in _unwanted(each, before) if put_aside(path)]
     for path, place in before.items():
         if place.target and seen([path]).get(path) != place and _put_back(path, place.target):
             changed.append(path)
@@ -64,29 +78,109 @@ def put_right(before: Mapping[str, Place], paths: Iterable[str]) -> tuple[str, .
 
 
 def told(changed: Collection[str], workspace: str) -> str:
-    """Return what the model reads of it; empty if there is nothing to say."""
-    if not changed:
-        return ""
-    names = [os.path.relpath(path, workspace) for path in changed]
+    """Return what the model reads of it at the end of a result; empty if there is nothing to say."""
+    return f"\n[{sentence(changed, workspace)}]" if changed else ""
+
+
+def sentence(changed: Collection[str], workspace: str) -> str:
+    """Return what happened, in words."""
+    names = [_shown(os.path.relpath(path, workspace)) for path in changed]
     shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
     return (
-        f"\n[While it ran, files came or changed that control other programs: {shown}. Commands in a sandbox may not "
+        f"While it ran, files came or changed that control other programs: {shown}. Commands in a sandbox may not "
         f"do that. What came was put aside under the same name with {ASIDE}, and what was there before was put back. "
-        "A person can make or change them.]"
+        "A person can make or change them."
     )
 
 
-def _is_harmless(path: str) -> bool:
-    """Return whether it is what git makes in each new repository, and what it keeps there while it works."""
+def _shown(name: str) -> str:
+    """Return a name on one line, and not too long: a command chose it, and Holdfast says it."""
+    plain = name if name.isprintable() else ascii(name)[1:-1]
+    return plain if len(plain) <= _NAME_CHARS else f"...{plain[-_NAME_CHARS:]}"
+
+
+def _unwanted(path: str, before: Mapping[str, Place]) -> Iterator[str]:
+    """Yield what must not stay of something new: all of it, parts of it, or nothing."""
     name = os.path.basename(path)
+    if name == "rebase-merge":
+        yield from _running(path)
+    elif name == "worktrees":
+        yield from _odd_worktrees(path)
+    elif name not in _PASSING and not _is_fresh(path, name) and not _leads_to_worktree(path, name, before):
+        yield path
+
+
+def _running(folder: str) -> Iterator[str]:
+    """Yield the notes of a rebase with which git would run a command when a person continues it. Without them, a
+    person can still abort it.
+    """
+    for name in _TODO:
+        path = f"{folder}/{name}"
+        if os.path.lexists(path) and not all(map(_is_step, _content(path, b"exec").split(b"\n"))):
+            yield path
+    path = f"{folder}/strategy"
+    if os.path.lexists(path) and _content(path, b"?").strip() not in _STRATEGIES:
+        yield path
+
+
+def _is_step(line: bytes) -> bool:
+    words = line.split(maxsplit=1)
+    return not words or words[0].startswith(b"#") or words[0] in _STEPS
+
+
+def _odd_worktrees(folder: str) -> Iterator[str]:
+    """Yield the worktrees, of git's list of them, that are not as git makes them."""
+    if not _is_folder(folder):
+        yield folder
+        return
+    for name in sorted(os.listdir(folder)):
+        if not _is_worktree(f"{folder}/{name}"):
+            yield f"{folder}/{name}"
+
+
+def _is_worktree(folder: str) -> bool:
+    """Return whether it is what git has of a worktree, which uses the configuration of its repository."""
     with suppress(OSError):
-        if name == "hooks" and stat.S_ISDIR(os.lstat(path).st_mode):
+        return (
+            _is_folder(folder)
+            and _OF_A_WORKTREE.issuperset(os.listdir(folder))
+            and _content(f"{folder}/commondir", b"") == b"../..\n"
+        )
+    return False
+
+
+def _leads_to_worktree(path: str, name: str, before: Mapping[str, Place]) -> bool:
+    """Return whether it is the `.git` of a worktree of a repository that was there before."""
+    told = _content(path, b"") if name == ".git" else b""
+    folder = os.fsdecode(told.removeprefix(b"gitdir: ").rstrip(b"\n"))
+    git, _, _ = folder.rpartition("/worktrees/")
+    is_known = git.endswith("/.git") and f"{git}/config" in before
+    is_below = os.path.normpath(folder) == folder == f"{git}/worktrees/{os.path.basename(folder)}"
+    return told.startswith(b"gitdir: /") and is_known and is_below and _is_worktree(folder)
+
+
+def _is_fresh(path: str, name: str) -> bool:
+    """Return whether it is what git makes in each new repository."""
+    with suppress(OSError):
+        if name == "hooks" and _is_folder(path):
             return all(each.endswith(".sample") for each in os.listdir(path))
-        if name == "config":
-            with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), errors="replace") as file:
-                text = file.read(_READ_BYTES)
-            return len(text) < _READ_BYTES and all(map(_FRESH.fullmatch, text.splitlines()))
-    return name in _PASSING
+    if name == "config":
+        text = _content(path, b"?").decode(errors="replace")
+        return len(text) < _READ_BYTES and all(map(_FRESH.fullmatch, text.splitlines()))
+    return False
+
+
+def _is_folder(path: str) -> bool:
+    return stat.S_ISDIR(os.lstat(path).st_mode)
+
+
+def _content(path: str, otherwise: bytes) -> bytes:
+    """Return what a short file has in it; `otherwise` if it is long, a link, or cannot be read."""
+    with suppress(OSError):
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+            content = file.read(_LIST_BYTES + 1)
+        return content if len(content) <= _LIST_BYTES else otherwise
+    return otherwise
 
 
 def put_aside(path: str) -> bool:

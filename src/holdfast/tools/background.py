@@ -183,8 +183,10 @@ class Background:
         may_be_cut = walled is not None and walled.network == "proxy" and not walled.is_approved
         process = Process(context.call_id, launch, context.get(Redactor), may_be_cut=may_be_cut)
 
+        check_first = launch.check
+
         def check() -> int:
-            until_ms = context.check()
+            until_ms = check_first()
             process.begin()
             return until_ms
 

@@ -34,6 +34,7 @@ from holdfast.tools.search import Glob, Grep, ListDir
 from holdfast.tools.secret_files import SecretFiles
 from holdfast.tools.shell import Shell
 from holdfast.tools.survey import Surveyor
+from holdfast.tools.traces import Traces
 from holdfast.tools.web import Web
 from holdfast.tools.web_fetch import WebFetch
 from holdfast.tools.web_search import WebSearch
@@ -49,6 +50,8 @@ class Rooms(msgspec.Struct, frozen=True):
     """Where sessions read what is stored of them; None: nowhere."""
     sandbox: Sandbox | None = None
     """Keeps commands inside their fences; None: a command that has one does not run."""
+    traces: Traces | None = None
+    """What commands left, until somebody hears of it."""
 
 
 def make_tools(
@@ -78,7 +81,7 @@ def make_tools(
     background, places = Background(Processes(rooms.sandbox)), own_places(own)
     backend = rooms.sandbox.backend if rooms.sandbox is not None else "unsafe"
     credentials = web.credentials if web is not None else None
-    fences = Fences(places, str(Path.home()), backend, credentials)
+    fences = Fences(places, str(Path.home()), backend, credentials, rooms.traces)
     registry = Registry([*built_in(background, places, rooms, web, fences), *extra_tools])
     gates = with_hooks(gates_of(secret_in, places, secret_files, digest_of(rooms.images)), hooks)
     capabilities = [rooms.journals] if rooms.journals else []

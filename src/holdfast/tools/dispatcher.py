@@ -208,6 +208,10 @@ class Dispatcher:
         """End every process that has one of the call keys in its environment."""
         await self._background.processes.end(keys)
 
+    async def put_aside(self, session: str, *, is_first: bool) -> str:
+        """Return a sentence about what was put aside of a session's commands, once."""
+        return await self._fences.put_aside(session, is_first=is_first)
+
     def in_background(self, session: str) -> Collection[str]:
         """Return the ids of the processes that run in the background of a session."""
         return self._background.running(session)

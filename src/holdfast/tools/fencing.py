@@ -5,7 +5,7 @@ has the lists of names. `sandbox` keeps the process inside.
 """
 
 # Pathlib makes an object for each of a hundred thousand names.
-# ruff: noqa: PTH110, PTH111, PTH112, PTH118, PTH119
+# ruff: noqa: PTH108, PTH110, PTH111, PTH112, PTH118, PTH119
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ import stat
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from threading import Lock
@@ -30,15 +31,17 @@ from holdfast.policy.protected import Own, fixed_places
 from holdfast.policy.rules import is_configured
 from holdfast.protocol.fence import Backend, Fence, Launch, Sandbox, Walled
 from holdfast.protocol.settings import Policy, Walls
+from holdfast.sandbox.keeper import is_blank
 from holdfast.sandbox.probing import interpreter
 from holdfast.sandbox.process import Processes
 from holdfast.sandbox.proxy import libraries
-from holdfast.tools.aside import Place, put_right, seen
+from holdfast.tools.aside import Place, put_right, seen, sentence
 from holdfast.tools.blocking import Refused, in_thread
 from holdfast.tools.git_folders import is_repository
 from holdfast.tools.kept import Kept, keep, righted
 from holdfast.tools.own import OwnPlaces, own_places
 from holdfast.tools.repository import find
+from holdfast.tools.traces import Trace, Traces
 
 if TYPE_CHECKING:
     from holdfast.access.credentials import Credentials
@@ -128,9 +131,16 @@ class Enclosure(msgspec.Struct, frozen=True):
         return await self.fences.around(launch, workspace, self.walls, readable=readable)
 
 
-def enclosed(sandbox: Sandbox, own: Own, walls: Walls, credentials: Credentials | None = None) -> Enclosure:
+def enclosed(
+    sandbox: Sandbox,
+    own: Own,
+    walls: Walls,
+    credentials: Credentials | None = None,
+    traces: Traces | None = None,
+) -> Enclosure:
     """Return the enclosure of a process."""
-    return Enclosure(sandbox, Fences(own_places(own), str(Path.home()), sandbox.backend, credentials), walls)
+    fences = Fences(own_places(own), str(Path.home()), sandbox.backend, credentials, traces)
+    return Enclosure(sandbox, fences, walls)
 
 
 def may_start(policy: Policy) -> bool:
@@ -160,6 +170,7 @@ class Fences:
         home: The folder of the user, which is an empty one inside.
         backend: The sandbox of this process.
         credentials: The secrets for which programs inside get placeholders; None: for none.
+        traces: What commands left, until somebody hears of it.
     """
 
     def __init__(
@@ -168,7 +179,9 @@ class Fences:
         home: str,
         backend: Backend = "unsafe",
         credentials: Credentials | None = None,
+        traces: Traces | None = None,
     ) -> None:
+        self._traces = traces or Traces()
         self._own = own
         self._backend = backend
         self._credentials = credentials
@@ -211,26 +224,44 @@ class Fences:
             Refused: no command may run in such a workspace.
         """
         rules = self.rules(workspace, walls, readable, hosts)
-        return _filled(rules, self._look(rules, walls), self._own.homes)
+        return _filled(rules, self._look(rules.writable, len(walls.write)), self._own.homes)
 
-    def _look(self, rules: Fence, walls: Walls, *, is_partial: bool = False) -> _Look:
-        """Look at the workspace, and at what else commands may change."""
-        workspace = rules.writable[0]
-        more = [top for top in map(_real, walls.write) if not is_inside(workspace, top)]
+    def _look(self, writable: Sequence[str], beside: int, *, is_partial: bool = False) -> _Look:
+        """Look at the workspace, and at what else commands may change: the last `beside` places."""
+        workspace, first_more = writable[0], len(writable) - beside
+        more = [top for top in writable[first_more:] if not is_inside(workspace, top)]
         with self._lock:
             found = [*self._below(workspace, is_partial=is_partial)]
             others = [folder for top in more for folder in self._below(top, is_partial=is_partial)]
-        first_more = len(rules.writable) - len(walls.write)
-        fixed = [
-            path for folder in rules.writable[1:first_more] for path in _fixed(folder, _GIT, is_folder=True)
-        ]
-        for top in rules.writable[first_more:]:
+        fixed = [path for folder in writable[1:first_more] for path in _fixed(folder, _GIT, is_folder=True)]
+        for top in writable[first_more:]:
             fixed += _fixed(top, os.path.basename(top), is_folder=os.path.isdir(top))
         fixed += [path for folder in (*found, *others) for path in folder.fixed]
         return _Look(found, others, fixed)
 
-    def _put_right(self, before: Mapping[str, Place], fence: Fence, walls: Walls) -> tuple[str, ...]:
-        return put_right(before, self._look(fence, walls, is_partial=True).places())
+    def _put_right(self, trace: Trace) -> tuple[str, ...]:
+        for path in filter(is_blank, trace.covered):
+            with suppress(OSError):
+                os.unlink(path)
+        return put_right(trace.before, self._look(trace.writable, trace.beside, is_partial=True).places())
+
+    async def put_aside(self, session: str, *, is_first: bool) -> str:
+        """Return a sentence about what was put aside of a session's commands, once; empty if nothing was.
+
+        Args:
+            session: Whose commands.
+            is_first: A driver begins: what a killed process left is put aside now.
+        """
+        if not is_first:
+            return "\n".join(self._traces.taken(session))
+        return "\n".join(await in_thread(lambda: self._recovered(session)))
+
+    def _recovered(self, session: str) -> list[str]:
+        said = self._traces.taken(session)
+        for trace in self._traces.left(session):
+            changed = trace.changed or self._put_right(trace)
+            said += [sentence(changed, trace.writable[0])] if changed else []
+        return said
 
     async def recorded(
         self, tool: object, workspace: str, walls: Walls, hosts: Sequence[str] = ()
@@ -280,16 +311,27 @@ class Fences:
             rules = self.rules(workspace, walls, readable, reached)
             if walled is not None and walled.digest != rules.digest():
                 raise Refused(_CHANGED)
-            look = self._look(rules, walls)
+            look = self._look(rules.writable, len(walls.write))
             fence = _filled(rules, look, self._own.homes)
             return fence, seen(look.places()), keep(fence, self._own.homes) if is_keeping else None
 
         fence, before, kept = await in_thread(looked)
+        mounted = () if is_keeping else (*fence.masked, *fence.protected)
+        covered = tuple(path for path in mounted if not is_blank(path))
+        trace = Trace(fence.writable, len(walls.write), before, covered)
+
+        def check() -> int:
+            until_ms = launch.check()
+            self._traces.begin(launch.key, trace)
+            return until_ms
 
         def put_all_right() -> tuple[str, ...]:
             if kept is None:
-                return self._put_right(before, fence, walls)
-            return righted(kept, before, lambda known: self._put_right(known, fence, walls))
+                changed = self._put_right(trace)
+            else:
+                changed = righted(kept, before, lambda known: self._put_right(replace(trace, before=known)))
+            self._traces.end(launch.key, changed)
+            return changed
 
         stand_ins = self._credentials.stand_ins() if self._credentials is not None else ()
         return replace(
@@ -297,6 +339,7 @@ class Fences:
             env={**launch.env, **{variable: each.mark for variable, each in stand_ins}},
             secrets=tuple(each for _, each in stand_ins),
             fence=fence,
+            check=check,
             put_right=put_all_right,
         )
 

@@ -58,19 +58,22 @@ def cause_of(state: State, first: e.Record, batch: Sequence[e.Event]) -> Cause |
     """
     others = [event for event in batch if not (isinstance(event, e.NoteAdded) and event.about == "takeover")]
     is_contested = len(others) < len(batch)
+    notes = (event.text for event in batch if isinstance(event, e.NoteAdded) and event.about == "aside")
+    aside = next(notes, "")
     trigger = first.cause
     match trigger.kind:
         case "attach":
             attached = _first(batch, e.Attached)
             return (
-                Attach(attached.epoch, attached.holder, is_contested, attached.background)
+                Attach(attached.epoch, attached.holder, is_contested, attached.background, aside)
                 if attached is not None
                 else None
             )
         case "timer":
             return Due(trigger.name)
         case "outcome":
-            return _outcome(trigger.name, batch[0])
+            outcome = _outcome(trigger.name, batch[0])
+            return replace(outcome, aside=aside) if outcome is not None else None
         case "command":
             who, body = _command(state, others)
             said = _first(others, e.MessageReceived)
