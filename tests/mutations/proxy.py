@@ -161,6 +161,13 @@ PROXY = (
         f"{_PROXY}::test_a_program_that_is_always_ready_lets_others_have_their_turn",
     ),
     Mutation(
+        "one call may ask for as many names at once as it likes",
+        "sandbox/proxy_calls.py",
+        "asyncio.Semaphore(_LOOKUPS_OF_A_CALL)",
+        "asyncio.Semaphore(100)",
+        f"{_PROXY}::test_names_that_nobody_resolves_hold_up_only_the_call_that_asks_for_them",
+    ),
+    Mutation(
         "a head may be as long as it likes",
         _EXCHANGE,
         "                    if len(data) > MAX_HEAD_BYTES:\n",

@@ -15,6 +15,7 @@ import pytest
 
 from holdfast.protocol.traffic import MAX_EXCHANGES, Authority, Exchange, StandIn, Told, Word
 from holdfast.sandbox import proxy_calls
+from holdfast.sandbox.names import Lookup
 from holdfast.sandbox.proxy_bodies import Body
 from holdfast.sandbox.proxy_exchange import LIMITS, Limits, Reach, _Passage
 from holdfast.sandbox.proxy_streams import Plain
@@ -108,7 +109,9 @@ def silent(server: WebServer, path: str = "/slow") -> asyncio.Event:
 
 
 @asynccontextmanager
-async def proxy(limits: Limits = LIMITS, files: int = FILES) -> AsyncIterator[socket.socket]:
+async def proxy(
+    limits: Limits = LIMITS, files: int = FILES, lookup: Lookup = lookup
+) -> AsyncIterator[socket.socket]:
     """Run a proxy, and return the door to it."""
     door, given = socket.socketpair()
     given.setblocking(False)
@@ -412,6 +415,30 @@ async def test_many_connections_wait_for_each_other_and_not_for_another_call(ser
         assert b" 200 OK" in await other.ask(f"GET {server.url('/')} HTTP/1.1")
         for writer in held:
             writer.close()
+
+
+async def test_names_that_nobody_resolves_hold_up_only_the_call_that_asks_for_them(server: WebServer) -> None:
+    asked = list[str]()
+
+    async def never(host: str, port: int) -> Sequence[str]:
+        asked.append(host)
+        if host.endswith(".slow.example"):
+            await asyncio.sleep(3_600)
+        return ["127.0.0.1"]
+
+    here = f"fine.example:{server.port}"
+    limits = Limits(connect_s=0.2)
+    async with (
+        proxy(limits, lookup=never) as door,
+        call_of(door, ["*.slow.example"]) as greedy,
+        call_of(door, [here, *allowing(server)]) as other,
+    ):
+        said = await asyncio.gather(
+            *(greedy.ask(f"CONNECT n{n}.slow.example:443 HTTP/1.1") for n in range(30))
+        )
+        assert all(b" 502 The name" in each for each in said)
+        assert len(asked) == 8
+        assert b" 200 OK" in await other.ask(f"GET http://{here}/ HTTP/1.1")
 
 
 async def test_a_silent_server_ends_a_request(server: WebServer) -> None:

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import os
 import socket
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
@@ -34,6 +35,8 @@ _CALLS_SHARE = 4
 _TOLD_BYTES = 32 << 20
 _LOOKUPS = 32
 """How many names are resolved at once."""
+_LOOKUPS_OF_A_CALL = 8
+"""So many of one call: a server of names that never answers holds up nobody else."""
 _BREATH_S = 0.1
 """How long to wait when nothing can be accepted: the machine has no more files."""
 
@@ -79,7 +82,9 @@ class _Call:
         self._lookup = lookup
         self._limits = limits
         self._own_places = asyncio.Semaphore(most)
+        self._lookups = asyncio.Semaphore(_LOOKUPS_OF_A_CALL)
         self._connections = set[asyncio.Task[None]]()
+        self._looking = set[asyncio.Task[Sequence[str]]]()
         self._told = self._more = 0
         self._writer: asyncio.StreamWriter
 
@@ -96,13 +101,14 @@ class _Call:
                     told = msgspec.json.decode(line, type=Told)
                     if told.authority is not None:
                         certificates = Certificates(told.authority)
-                    reach = Reach(told.hosts, self._lookup, told.secrets, certificates)
+                    reach = Reach(told.hosts, self._look_up, told.secrets, certificates)
                     accepting = asyncio.create_task(self._accept(door, reach))
                     await reader.read()
             except ConnectionError:
                 pass
             finally:
-                ending = [*([accepting] if accepting is not None else []), *self._connections]
+                begun = [accepting] if accepting is not None else []
+                ending = [*begun, *self._connections, *self._looking]
                 for task in ending:
                     task.cancel()
                 await asyncio.gather(*ending, return_exceptions=True)
@@ -132,6 +138,23 @@ class _Call:
                 task = asyncio.create_task(self._answer(client, reach))
                 self._connections.add(task)
                 task.add_done_callback(self._left)
+
+    async def _look_up(self, host: str, port: int) -> Sequence[str]:
+        """Resolve a name. It counts until the answer is there, also if nobody waits for it any longer."""
+        await self._lookups.acquire()
+        looking = asyncio.create_task(self._resolved(host, port))
+        self._looking.add(looking)
+        looking.add_done_callback(self._looked_up)
+        return await asyncio.shield(looking)
+
+    async def _resolved(self, host: str, port: int) -> Sequence[str]:
+        return await self._lookup(host, port)
+
+    def _looked_up(self, looking: asyncio.Task[Sequence[str]]) -> None:
+        self._lookups.release()
+        self._looking.discard(looking)
+        if not looking.cancelled():
+            looking.exception()  # nobody may be there to hear of it
 
     async def _answer(self, client: socket.socket, reach: Reach) -> None:
         with client:
