@@ -52,6 +52,9 @@ LIMIT_S = 60.0
 PATIENCE_S = 5.0
 MOST_INSIDE = 2_000
 """More than the attack has processes."""
+ALONE = (*attack.writing_protected(), *attack.daemons(), *attack.bombs())
+"""The steps that would change what the next one tries, or take all."""
+TOGETHER = tuple(step for step in attack.STEPS if step not in ALONE)
 ALWAYS_TRIED = (
     *(step for step in attack.STEPS if step not in {**attack.writing_protected(), **attack.bombs()}),
     "make a hook of git", "replace git's configuration", "rename git's folder, and make another one",
@@ -383,9 +386,10 @@ def _mounted(scene: Scene) -> list[str]:
 class Judge:
     """Compares what is outside with what it was, and finds the step that did it."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
-        self._before = states([*scene.places()])
+    def __init__(self, scene: Scene, without: Path | None = None) -> None:
+        """`without`: a folder in which something else changes."""
+        self._scene, self._without = scene, without
+        self._before = self._states()
         self._sleepers = {name: _ways_of(each) for name, each in scene.sleepers.items()}
         self._mounts = _mounted(scene)
 
@@ -395,7 +399,7 @@ class Judge:
         for row in rows:
             if row["done"] or any(bait in row["said"] for bait in scene.baits.values()):
                 found.add(row["step"])
-        after = states([*scene.places()])
+        after = self._states()
         changed = [path for path in {*self._before, *after} if self._before.get(path) != after.get(path)]
         marks = [path.name for path in scene.marks()]
         # A folder that was there before has another list of names; those names are looked at themselves.
@@ -417,6 +421,12 @@ class Judge:
         if self._mounts != _mounted(scene):
             strange.append("something was mounted here, or taken away")
         return found, strange
+
+    def _states(self) -> dict[Path, tuple[object, ...]]:
+        places = self._scene.places()
+        return states(
+            [path for path in places if self._without is None or not path.is_relative_to(self._without)]
+        )
 
 
 def _words(text: str, token: str) -> set[str]:
@@ -467,10 +477,8 @@ class Attacked:
             verdict: Verdict = "open"
         else:
             verdict = "undone" if ended.put_right else "stopped"
-        if before != after:
+        if verdict != "stopped":
             self.scene.fill_workspace()
-        for path in self.scene.workspace.rglob("*.put-aside*"):
-            path.unlink()
         return verdict, ended.output
 
 
@@ -508,10 +516,8 @@ async def attacked(backend: Backend, folder: Path, steps: Collection[str] = atta
 
 
 def _groups(steps: Collection[str]) -> tuple[list[str], list[str]]:
-    """The steps that run in one command, and those that need one of their own: they would change what the next one
-    tries, or take all."""
-    alone = [*attack.writing_protected(), *attack.daemons(), *attack.bombs()]
-    return [step for step in steps if step not in alone], [step for step in alone if step in steps]
+    """The steps that run in one command, and those that need one of their own."""
+    return [step for step in steps if step not in ALONE], [step for step in ALONE if step in steps]
 
 
 async def worked(backend: Backend, folder: Path, work: Mapping[str, str] = HONEST) -> dict[str, str]:

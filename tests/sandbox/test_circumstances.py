@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import tempfile
@@ -16,7 +15,7 @@ import pytest
 from holdfast.protocol.fence import Backend
 from tests.sandbox import attack
 from tests.sandbox.attacked import BACKENDS
-from tests.sandbox.circumstances import NAMES, SOMEBODY, argv, is_possible
+from tests.sandbox.circumstances import NAMES, argv, give, is_possible
 from tests.sandbox.expected import EXPECTED, verdicts
 
 pytestmark = pytest.mark.skipif(shutil.which("unshare") is None, reason="needs the namespaces of Linux")
@@ -41,10 +40,8 @@ def under(name: str, folder: Path, *words: str) -> Any:
     """What a program of Python prints as JSON under these circumstances. Its last argument is a new folder."""
     if not is_possible(name):
         pytest.skip(f"this machine cannot run it {name}")
-    start, own = argv(name, folder / "user"), folder / "user" / "scene"
-    own.mkdir(parents=True)
-    if "somebody" in name:
-        os.chown(own, SOMEBODY, SOMEBODY)
+    start = argv(name, folder / "user")
+    own = give(name, folder / "user" / "scene")
     done = subprocess.run(
         [*start, *words, str(own)], capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )

@@ -36,7 +36,7 @@ from tests.torture.judge import alive, judge
 from tests.torture.long_scene import LongServer, long_scene
 from tests.torture.renames import renames_in
 from tests.torture.scene import EPILOGUE, Scene, SceneServer, scene, serving
-from tests.torture.walls import WallsServer, coming_and_going, hit, judge_walls, mounts, walls_scene
+from tests.torture.walls import WallsServer, coming_and_going, hit, judge_walls, traces, walls_scene
 from tests.torture.world import SESSION, Blow, Going, OnRecord, Record, World, follow, nothing
 
 LEASE_MS = 1_500
@@ -514,7 +514,7 @@ def play(kind: str, seed: int, *, keeps: bool = False) -> Result:
             made = gathered.world.scene
             verdict = judge_hands(gathered.evidence, is_hooked=made.is_hooked, most_actions=made.most_actions)
         elif kind.startswith(WALLS):
-            before = mounts()
+            before = traces()
             gathered = gather(WALLS_ROUNDS[name], seed, folder, WallsServer, walls_scene)
             verdict = judge_walls(gathered.evidence, before)
         elif kind.startswith(LONG):

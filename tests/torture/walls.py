@@ -1,8 +1,8 @@
 """Rounds in which every command runs in a sandbox, while secret files of the workspace come and go.
 
-Whatever belongs to a command is killed or frozen at a random moment: `bwrap`, what runs inside, the guard, the keeper
-and the driver. Nothing may be left afterwards, neither a process nor a mount nor an empty file, and nothing may have
-run outside of the sandbox.
+Whatever belongs to a command is killed or frozen at a random moment: `bwrap`, what runs inside, the guard, keeper,
+proxy and the driver. Nothing may be left afterwards, neither a process nor a mount, a socket, a private folder, a
+group of processes nor an empty file, and nothing may have run outside of the sandbox.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import random
 import shutil
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -21,9 +22,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from holdfast.testing.model_replies import ReplyCall
+from holdfast.testing.model_replies import Rendered, Reply, ReplyCall
+from holdfast.testing.model_server import Received
 from tests.edge.machine import descendants
-from tests.torture.evidence import EFFECTS, OPEN_FILES, Evidence, Fault
+from tests.torture.evidence import EFFECTS, OPEN_FILES, Evidence, Fault, bodies, journal
 from tests.torture.judge import judge
 from tests.torture.scene import Said, Scene, SceneServer, scene
 from tests.torture.world import Record, World
@@ -37,6 +39,8 @@ _TRY = "try.sh"
 _TRIES = f"""
 grep -q {BAIT} .env ../outside 2> /dev/null && echo read >> {UNFENCED}
 kill -0 "$1" 2> /dev/null && echo seen >> {UNFENCED}
+curl -s -m 2 --noproxy '*' "http://127.0.0.1:$3/" && echo sent >> {UNFENCED}
+curl -s -m 2 "http://127.0.0.1:$3/" > /dev/null
 case $2 in
 0) ;;
 """
@@ -57,7 +61,7 @@ class WallsScene(Scene):
     @property
     def config(self) -> str:
         """The user file."""
-        return f'{super().config}[sandbox]\nmode = "bubblewrap"\n'
+        return f'{super().config}[sandbox]\nmode = "bubblewrap"\n[network]\nallow = ["127.0.0.1:PORT"]\n'
 
     def furnish(self, folder: Path) -> None:
         """What lies in the workspace at first, and beside it."""
@@ -80,7 +84,13 @@ def walls_scene(seed: int) -> WallsScene:
 
 
 class WallsServer(SceneServer):
-    """Its commands try what is forbidden, and leave processes behind."""
+    """Its commands try what is forbidden, and leave processes behind. They also read a page of it by the proxy."""
+
+    def answer(self, request: Received) -> tuple[Reply, Rendered]:
+        """As `SceneServer.answer`."""
+        if request.path == "/":
+            return Reply(text=""), Rendered(200, "text/plain", b"a page")
+        return super().answer(request)
 
     def said(self, number: int, body: bytes) -> Said:
         """As `SceneServer.said`."""
@@ -97,7 +107,8 @@ class WallsServer(SceneServer):
         if call.name != "shell":
             return call
         leaves = random.Random(f"walls {self.scene.seed} {number}").randint(0, len(_LEAVES))
-        command = f"bash {_TRY} {os.getpid()} {leaves} > /dev/null; {call.arguments['command']}"
+        port = self.url.rpartition(":")[2]
+        command = f"bash {_TRY} {os.getpid()} {leaves} {port} > /dev/null; {call.arguments['command']}"
         return replace(call, arguments={"command": command})
 
 
@@ -158,12 +169,17 @@ def hit(world: World, record: Record) -> None:
     threading.Thread(target=strike).start()
 
 
-def mounts() -> list[str]:
-    """What the machine has mounted, without what the sandboxes of others may mount meanwhile."""
-    return sorted(Path("/proc/mounts").read_text().splitlines())
+def traces() -> set[str]:
+    """What sandboxes may leave on a machine: mounts, private folders and groups of processes."""
+    found = {line for line in Path("/proc/mounts").read_text().splitlines() if "holdfast" in line}
+    for top in {tempfile.gettempdir(), "/tmp", "/dev/shm", "/var/tmp"}:
+        found |= {
+            str(path) for path in Path(top).glob("*holdfast*") if not path.name.startswith("holdfast-test")
+        }
+    return found | {str(path) for path in Path("/sys/fs/cgroup").glob("**/*holdfast*")}
 
 
-def judge_walls(evidence: Evidence, before: list[str]) -> Iterator[Fault]:
+def judge_walls(evidence: Evidence, before: set[str]) -> Iterator[Fault]:
     """What the judge of all sessions says, and what only a sandbox can do wrong."""
     workspace = evidence.workspace
     log = workspace / UNFENCED
@@ -173,8 +189,14 @@ def judge_walls(evidence: Evidence, before: list[str]) -> Iterator[Fault]:
         is_ours = ".git" in path.parts or path.name in (EFFECTS, OPEN_FILES)
         if not is_ours and path.is_file() and not path.stat().st_size:
             yield Fault("left", f"an empty file is left: {path}")
-    for line in set(mounts()) - set(before):
-        yield Fault("left", f"a mount is left: {line}")
+    for path in evidence.home.rglob("*"):
+        if path.is_socket():
+            yield Fault("left", f"a socket is left: {path}")
+    for trace in traces() - before:
+        yield Fault("left", f"a mount, a folder or a group is left: {trace}")
+    for body in bodies(journal(evidence.home), "ToolCallStarted"):
+        if body["name"] == "shell" and body.get("walled", {}).get("backend") != "bubblewrap":
+            yield Fault("leaked", f"a command began outside of a sandbox: {body}")
     for path in (workspace / ".git", workspace / "conf", workspace / ".ssh"):
         shutil.rmtree(path, ignore_errors=True)
     for name in (".env", "plain", UNFENCED, _TRY, *_COMING):
