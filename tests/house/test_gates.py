@@ -29,7 +29,7 @@ NAMED = {
     "unread_commands": "unread",
     "autonomy": "autonomy:LEVEL",
 }
-"""The name under which a decision of each rule is told."""
+"""The name that each rule gives its decisions."""
 
 OWN = "that of what it quotes"
 TRUST = {

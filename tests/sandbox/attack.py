@@ -194,7 +194,7 @@ def names_of(pattern: str) -> list[str]:
 # --- reading --------------------------------------------------------------------------------------
 
 
-def reading_files() -> dict[str, Step]:
+def reading_secrets() -> dict[str, Step]:
     return {
         "read a secret file of the workspace": lambda at: read(".env"),
         "read a secret file in a folder": lambda at: read("conf/id_rsa"),
@@ -209,6 +209,11 @@ def reading_files() -> dict[str, Step]:
             ".env", "notes.txt", lambda: read("notes.txt")
         ),
         "give a secret file a second name": lambda at: linked(".env", read, os.link),
+    }
+
+
+def reading_files() -> dict[str, Step]:
+    return {
         "read a file outside": lambda at: read(f"{at.outside}/bait"),
         "read a file outside by the way up": lambda at: read("../outside/bait"),
         "read a file outside through a link": lambda at: linked(f"{at.outside}/bait", read),
@@ -333,9 +338,7 @@ def writing_outside() -> dict[str, Step]:
             os.rename(at.mark, f"{at.outside}/{at.mark}"),
         ),
         "change the mode of a file outside": lambda at: os.chmod(at.victim, 0o777),
-        "change the owner of a file outside": lambda at: os.chown(
-            at.victim, os.getuid(), os.getgid()
-        ) is None,
+        "change the owner of a file outside": lambda at: os.chown(at.victim, -1, 12_345),
         "change the times of a file outside": lambda at: os.utime(at.victim, (1, 1)),
         "change an attribute of a file outside": lambda at: os.setxattr(at.victim, "user.attack", b"x"),
         "change a file of the home": lambda at: write(f"{at.home}/.bashrc", at.mark),
@@ -719,7 +722,7 @@ def uses_processor(seconds: float) -> bool:
 # --- all of it ------------------------------------------------------------------------------------
 
 GROUPS: Mapping[str, Mapping[str, Step]] = {
-    "Reading": {**reading_files(), **reading_processes()},
+    "Reading": {**reading_secrets(), **reading_files(), **reading_processes()},
     "Writing": {**writing_outside(), **writing_protected()},
     "Sending": network(),
     "Other processes": processes(),

@@ -32,10 +32,11 @@ from msgspec.structs import replace
 from holdfast.policy.protected import Own
 from holdfast.protocol.fence import Backend, Finding, Launch, Sandbox
 from holdfast.protocol.settings import Walls
-from holdfast.sandbox import bubblewrap
+from holdfast.sandbox import bubblewrap, landlock
 from holdfast.sandbox.probing import interpreter
 from holdfast.sandbox.process import Ended, Processes, clean_environment
 from holdfast.testing.clock import never_over
+from holdfast.tools.aside import ASIDE
 from holdfast.tools.fencing import Fences
 from holdfast.tools.own import own_places
 from tests.sandbox import attack
@@ -43,6 +44,7 @@ from tests.sandbox.honest import HONEST, furnish
 
 BACKENDS: Mapping[Backend, Callable[[], Sandbox | Finding | None]] = {
     "bubblewrap": bubblewrap.make,
+    "landlock": landlock.make,
     "unsafe": lambda: None,
 }
 """How each backend is made. None: nothing has a fence."""
@@ -343,7 +345,9 @@ def state(path: Path) -> tuple[object, ...]:
             facts.st_mode, facts.st_uid, facts.st_gid, facts.st_nlink if is_file else 0,
             facts.st_mtime_ns if is_file else 0, path.read_bytes() if is_file else b"",
             [(name, os.getxattr(path, name)) for name in os.listxattr(path)] if is_file else [],
-            sorted(each.name for each in path.iterdir()) if stat.S_ISDIR(facts.st_mode) else [],
+            sorted(each.name for each in path.iterdir() if ASIDE not in each.name)
+            if stat.S_ISDIR(facts.st_mode)
+            else [],
             str(path.readlink()) if stat.S_ISLNK(facts.st_mode) else "",
         )  # fmt: skip
     except OSError as error:

@@ -72,7 +72,7 @@ def _furnish(scene: Scene, backend: Backend) -> dict[str, str]:
     """Write the user file, the script of the model, and the program that it runs."""
     read = json.dumps([*interpreter()])
     (scene.own / "config.toml").write_text(f'[sandbox]\nmode = "{backend}"\nread = {read}\n')
-    (scene.own / "holdfast.db").unlink()  # a bait, which is no database
+    (scene.own / "holdfast.db").unlink()  # a bait: no database looks so
     (scene.own / "secrets.json").unlink()
     (scene.workspace / "program.py").write_text(Path(attack.__file__).read_text())
     (scene.workspace / "facts.json").write_text(scene.facts())

@@ -36,13 +36,18 @@ _COMING = (
 )
 _NO_FILE = "it has the same fence"
 _SHARED = "only the memory of a process itself is counted"
+_KNOWN = "known values are masked in what it prints"
+_FACTS = "names and sizes are seen, and no content"
+_WRITTEN = "it is a file of the workspace"
+_OWNED = "of files that belong to you"
 
 ENDED = dict.fromkeys(attack.daemons(), "ends with the call") | {
     "read what its starter left open": "nothing is left open",
 }
 """What is stopped without any sandbox, and by what."""
 RIGHTS = frozenset({
-    "become another user", "call the kernel by the x32 interface", "change a group of processes",
+    "become another user",
+    "change the owner of a file outside", "call the kernel by the x32 interface", "change a group of processes",
     "change a setting of the kernel", "change a setting of the network", "change the network of the machine",
     "change the root of all", "change the root of its processes", "connect to it by SCTP",
     "connect to it by shared memory (SMC)", "copy mounts by the newer calls", "change mounts by the newer calls",
@@ -80,8 +85,41 @@ EXPECTED: Mapping[Backend, Expected] = {
         {"run a program that has no file": _NO_FILE, "take too much memory that processes share": _SHARED},
         _COMING,
     ),
+    "landlock": Expected(
+        {
+            **dict.fromkeys(attack.reading_secrets(), _KNOWN),
+            **dict.fromkeys(
+                ("learn the size of a file outside", "go to a folder outside", "watch a folder outside"),
+                _FACTS,
+            ),
+            **dict.fromkeys(("remove a secret file", "change a secret file"), _WRITTEN),
+            **dict.fromkeys(
+                ("change the mode of a file outside", "change the times of a file outside"), _OWNED
+            ),
+            "run a program that has no file": _NO_FILE,
+            "take too much memory that processes share": _SHARED,
+        },
+        tuple(
+            step
+            for step in attack.writing_protected()
+            if step not in ("remove a secret file", "change a secret file")
+        ),
+    ),
     "unsafe": Expected({name: "" for name in attack.STEPS if name not in ENDED}),
 }
+
+_SEMAPHORES = (
+    "semaphores lie in `/dev/shm`, which all share; it works if nobody uses it when the command begins"
+)
+LACKING: Mapping[Backend, Mapping[str, str]] = {
+    "landlock": {
+        "work with processes": _SEMAPHORES,
+        "share memory of its own": "it lies there, too",
+        "see its own processes": "`/proc` shows those of others as well",
+        "use a pseudo-terminal": "they lie in `/dev/pts` with those of others",
+    }
+}
+"""The honest work that a backend makes impossible, and why."""
 
 
 def verdicts(backend: Backend, step: str) -> tuple[Verdict, ...]:
@@ -113,6 +151,15 @@ def table() -> str:
     return "\n".join(lines)
 
 
+def lacking() -> str:
+    """The honest work that is impossible."""
+    lines = ["| What does not work | under | because |", "|---|---|---|"]
+    lines += [
+        f"| {what} | `{each}` | {why} |" for each, work in LACKING.items() for what, why in work.items()
+    ]
+    return "\n".join(lines)
+
+
 def summary() -> str:
     """How many steps of each group a backend stops."""
     lines = [f"| Stopped of what a program tries | {' | '.join(f'`{each}`' for each in EXPECTED)} |",
@@ -129,7 +176,7 @@ def summary() -> str:
 
 def render(text: str) -> str:
     """Return a page with its tables anew."""
-    for name, made in (("attacks", summary()), ("attack", table())):
+    for name, made in (("attacks", summary()), ("attack", table()), ("work", lacking())):
         head, begin, rest = text.partition(f"<!-- {name} -->\n")
         _, end, tail = rest.partition(f"<!-- /{name} -->")
         text = f"{head}{begin}{made}\n{end}{tail}" if end else text

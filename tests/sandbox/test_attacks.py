@@ -8,14 +8,14 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from holdfast.protocol.fence import Backend, Finding
 from tests.sandbox import attack
 from tests.sandbox.attacked import ALWAYS_TRIED, BACKENDS, attacked, worked
-from tests.sandbox.expected import ENDED, EXPECTED, RIGHTS, verdicts
+from tests.sandbox.expected import ENDED, EXPECTED, LACKING, RIGHTS, verdicts
 from tests.sandbox.honest import HONEST, QUICK
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="the sandboxes are those of Linux")
@@ -55,8 +55,12 @@ async def test_write_outside_sandbox_blocked(backend: Backend, folder: Path) -> 
     assert report.verdicts.keys() == set(ALWAYS_TRIED)
     assert not wrong(backend, report.verdicts, report.said)
     assert not report.strange
-    writing = [report.verdicts[step] for step in attack.writing_outside() if step not in RIGHTS]
-    assert {*writing} == ({"open"} if backend == "unsafe" else {"stopped"})
+    found = {step for step in attack.writing_outside() if report.verdicts[step] == "open"}
+    can_touch = {"change the mode of a file outside", "change the times of a file outside"}
+    if backend == "unsafe":
+        assert found >= attack.writing_outside().keys() - RIGHTS
+    else:
+        assert found <= can_touch & EXPECTED[backend].open.keys()
 
 
 @pytest.mark.long
@@ -74,10 +78,12 @@ async def test_all_of_the_attack_comes_out_as_expected(backend: Backend, folder:
 async def test_honest_work_succeeds(backend: Backend, folder: Path, work: Mapping[str, str]) -> None:
     """Without a sandbox it need not be tried: where it fails there too, it says nothing."""
     assert work
-    assert backend == "unsafe" or not await worked(backend, folder, work)
+    if backend != "unsafe":
+        assert (await worked(backend, folder, work)).keys() <= LACKING.get(backend, {}).keys()
 
 
 def test_each_expectation_is_about_a_step_of_the_attack() -> None:
     named = {*ENDED, *RIGHTS, *(step for each in EXPECTED.values() for step in (*each.open, *each.undone))}
     assert named <= attack.STEPS.keys()
-    assert EXPECTED.keys() == BACKENDS.keys()
+    assert EXPECTED.keys() == BACKENDS.keys() == {*get_args(Backend)}
+    assert {what for work in LACKING.values() for what in work} <= HONEST.keys()

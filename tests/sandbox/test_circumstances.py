@@ -16,7 +16,7 @@ from holdfast.protocol.fence import Backend
 from tests.sandbox import attack
 from tests.sandbox.attacked import BACKENDS
 from tests.sandbox.circumstances import NAMES, argv, give, is_possible
-from tests.sandbox.expected import EXPECTED, verdicts
+from tests.sandbox.expected import EXPECTED, LACKING, verdicts
 
 pytestmark = pytest.mark.skipif(shutil.which("unshare") is None, reason="needs the namespaces of Linux")
 
@@ -71,12 +71,13 @@ def test_the_attack_finds_nothing_open_or_the_backend_does_not_count(
     report = under(name, folder, "-m", "tests.sandbox.attacked", backend)
     if report["fault"]:
         assert not report["verdicts"]
-        assert "bubblewrap" in name  # everywhere else it works, see above
+        assert "bubblewrap" in name
         return
     found = report["verdicts"]
     assert found.keys() == attack.STEPS.keys()
     assert not {step: found[step] for step in found if found[step] not in verdicts(backend, step)}
-    assert (report["strange"], report["failed"]) == ([], {})
+    assert report["strange"] == []
+    assert report["failed"].keys() <= LACKING.get(backend, {}).keys()
 
 
 @pytest.mark.long

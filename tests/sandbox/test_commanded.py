@@ -49,14 +49,16 @@ def test_a_hostile_model_reads_writes_signals_and_sends_nothing_outside(
     check(backend, asdict(commanded(backend, folder)))
 
 
-CIRCUMSTANCES = [
-    pytest.param(name, marks=() if name == "inside of bubblewrap" else pytest.mark.long) for name in NAMES[1:]
+EVERYDAY = ("bubblewrap", "inside of bubblewrap")
+CASES = [
+    pytest.param(backend, name, marks=() if (backend, name) == EVERYDAY else pytest.mark.long)
+    for backend in FENCED
+    for name in NAMES[1:]
 ]
 
 
 @pytest.mark.requirement("L2", "L12")
-@pytest.mark.parametrize("name", CIRCUMSTANCES)
-@pytest.mark.parametrize("backend", FENCED)
+@pytest.mark.parametrize(("backend", "name"), CASES)
 def test_under_all_circumstances_the_backend_keeps_a_hostile_model_inside_or_nothing_runs(
     backend: Backend, name: str, folder: Path
 ) -> None:

@@ -211,3 +211,24 @@ def test_the_model_reads_what_was_put_aside() -> None:
     assert told((), "/w") == ""
     assert ".envrc, a/.vscode. Commands" in told(("/w/.envrc", "/w/a/.vscode"), "/w")
     assert "and 2 more" in told([f"/w/{number}" for number in range(12)], "/w")
+
+
+def test_what_is_new_is_put_aside_also_below_a_folder_that_the_user_may_pass_and_not_list(
+    tmp_path: Path,
+) -> None:
+    above, folder = tmp_path / "home", tmp_path / "home" / "ann"
+    folder.mkdir(parents=True)
+    folder.chmod(0o777)
+    (folder / ".envrc").touch()
+    for each in (*above.parents, above):
+        if each.stat().st_uid == os.getuid() and each != Path("/"):
+            each.chmod(each.stat().st_mode | 0o011)
+    above.chmod(0o111)
+    user = os.geteuid()
+    os.seteuid(user or 54_321)  # nothing keeps root from listing a folder
+    try:
+        assert put_right({}, [str(folder / ".envrc")]) == (str(folder / ".envrc"),)
+    finally:
+        os.seteuid(user)
+        above.chmod(0o755)
+    assert [path.name for path in folder.iterdir()] == [".envrc.put-aside"]

@@ -18,6 +18,8 @@ from contextlib import contextmanager, suppress
 import msgspec
 
 ASIDE = ".put-aside"
+_PASSED = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
+"""How a folder on the way is opened. Others may let the user pass it and not list it, as many a `/home` does."""
 _PASSING = ("rebase-apply", "sequencer", "info")
 """What git itself makes and removes in its folder, and runs nothing from."""
 _TODO = ("git-rebase-todo", "git-rebase-todo.backup")
@@ -219,13 +221,11 @@ def folder_of(path: str) -> Iterator[tuple[int, str]]:
         OSError: a part of the path is a link, or gone.
     """
     *folders, name = path.split("/")[1:]
-    fd = os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fd = os.open("/", _PASSED)
     try:
-        for each in folders:
-            above, fd = (
-                fd,
-                os.open(each, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd),
-            )
+        for number, each in enumerate(folders, 1):
+            flags = _PASSED if number < len(folders) else os.O_RDONLY
+            above, fd = fd, os.open(each, flags | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
             os.close(above)
         yield fd, name
     finally:
