@@ -34,7 +34,7 @@ from holdfast.library.following import (
     watch,
 )
 from holdfast.library.isolating import in_copy, settings_of_copy, workshop_of
-from holdfast.library.runtime import SENDER, Runtime
+from holdfast.library.runtime import SENDER, Runtime, owned
 from holdfast.library.sections import custom_sections
 from holdfast.library.tools import built_in_names, check_deps, distinct, lent
 from holdfast.protocol.commands import Continue, Resolve, Send
@@ -155,7 +155,7 @@ class Agent(Generic[T]):
             *(each.spec.name for each in self._tools),
         )
         self._is_own = runtime is None
-        self._runtime = runtime or Runtime(home=home, config=config)
+        self._runtime = runtime or owned(home, config, self._tools, self._offered, isolate)
         self._on_approval = on_approval
         self._config = self._configured(model, limits or Limits())
         if not (isinstance(instructions, str) or callable(instructions)):

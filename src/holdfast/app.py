@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
@@ -327,13 +327,15 @@ async def open_app(
     home: Home | None,
     *,
     extra_tools: Iterable[Tool] = (),
+    offers: Callable[[str], bool] | None = lambda name: True,
     environ: Mapping[str, str] = os.environ,
     clock: Clock = SYSTEM_CLOCK,
     memory: Store | None = None,
 ) -> AsyncIterator[App]:
     """Open everything, and close them in order at the end: controller, tools, connections, store.
 
-    `memory` is the store of a caller who keeps its content, instead of the home's.
+    `memory` is the store of a caller who keeps its content, instead of the home's. `offers` returns whether runs may
+    have a tool of this name; without it, nothing runs. Where no run starts a program, no sandbox is needed.
 
     Raises:
         StorageError: the home cannot be opened.
@@ -350,7 +352,10 @@ async def open_app(
         own = factory(_OWN)(**own_places(home, environ))
         images = factory(_IMAGES)(home.folder, clock, config.undo_keep_s) if home is not None else None
         extra_tools = [*tools_of_packages(config), *extra_tools]
-        starts = bool(config.hooks or extra_tools) or factory(_MAY_START)(config.policy)
+        starts = offers is not None and (
+            any(each.command for each in config.hooks)
+            or factory(_MAY_START)(config.policy, extra_tools, offers)
+        )
         sandbox, found = (await open_sandbox(config) if starts else None) or (None, None)
         hooks, credentials = None, factory(_CREDENTIALS)(config.secrets, stored.value)
         traces = factory(_TRACES)(home.folder if home is not None else None)

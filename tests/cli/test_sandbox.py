@@ -128,11 +128,32 @@ def test_under_landlock_secrets_are_masked_and_protected_files_are_put_back(cli:
 def test_where_no_tool_starts_a_program_no_sandbox_is_needed(cli: Cli) -> None:
     (cli.folder / "bin").mkdir()
     cli.environ["PATH"] = str(cli.folder / "bin")
-    model = cli.model(calls("list_dir"), calls("shell", command="touch a.txt"), says("Done."))
+    model = cli.model(calls("list_dir"), calls("shell", command="touch a.txt"), *[says("Done.")] * 3)
     for allow, code in (('"list_dir"', 0), ('"list_dir", "grep"', 8)):
         cli.configure(f"{WALLS}[tools]\nallow = [{allow}]\n")
         assert cli("run", "go", "-m", model, "--autonomy", "full").code == code
+    cli.configure(WALLS)
+    for flag, code in (("--allow-tool=*_file", 0), ("--allow-tool=list_dir", 0), ("--deny-tool=shell", 8)):
+        done = cli("run", "go", "-m", model, "--autonomy", "full", flag)
+        assert done.code == code
+        assert ("sandbox" in done.err) == (code == 8)
+    assert cli("resume", "last", "more", "--allow-tool=list_dir").code == 0
+    assert cli("resume", "last", "more").code == 0, "what the run may have is recorded"
+    cli.configure(f'{WALLS}[hooks.look]\non = ["before_tool"]\ncommand = ["true"]\n')
+    assert cli("run", "go", "-m", model, "--allow-tool=list_dir").code == 8
     assert not (cli.workspace / "a.txt").exists()
+
+
+@pytest.mark.requirement("L2", "S6")
+def test_a_person_decides_without_a_sandbox(cli: Cli) -> None:
+    model = cli.model(calls("shell", command="touch a.txt"), says("Done."))
+    cli.configure('[policy]\nask = ["shell(touch *)"]\n')
+    assert cli("run", "go", "-m", model, "--approve-by", "wait").code == 5
+    cli.configure(WALLS)
+    cli.environ["PATH"] = str(cli.folder / "bin")
+    (asked,) = rows(cli, "approvals")
+    assert cli("deny", asked["id"]).code == 0
+    assert cli("stop", "last").code == 0
 
 
 @pytest.mark.requirement("C12", "L2")

@@ -57,7 +57,7 @@ async def _compact(home: Home, name: str, *, is_undo: bool) -> tuple[str, Outcom
         session = await find_session(store, name)
         if is_undo:
             return session, await restore(store, SYSTEM_CLOCK, session, sender())
-    async with open_app(load_only({}), home) as app:
+    async with open_app(load_only({}), home, offers=None) as app:
         return session, await shortened(app, session)
 
 

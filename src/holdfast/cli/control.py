@@ -75,7 +75,7 @@ async def _command(home: Home, name: str, body: CommandBody) -> _Ended:
     """Send a command to a session. A broken configuration must not prevent it."""
     async with about_to_write(home) as store:
         session = await find_session(store, name)
-    async with open_app(load_only({}), home) as app:
+    async with open_app(load_only({}), home, offers=None) as app:
         past = await app.controller.prospect(session)
         was_open = open_run(past.ahead) is not None
         if was_open or past.ahead is not past.now:  # also handles the commands that nobody has read
@@ -206,5 +206,5 @@ async def _asked(home: Home, name: str) -> AsyncIterator[tuple[App, Approval]]:
         raise NoSuchSession(
             f"There is no approval {name!r} in this home.", hint="`holdfast approvals` lists them."
         )
-    async with open_app(load(home, None, {}, os.environ), home) as app:
+    async with open_app(load(home, None, {}, os.environ), home, offers=None) as app:
         yield app, row

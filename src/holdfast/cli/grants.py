@@ -83,7 +83,7 @@ async def _revoke(home: Home, name: str) -> int:
     if made is None or not isinstance(made.event, GrantMade):
         raise NoSuchSession(f"There is no grant {name!r} in this home.", hint="`holdfast grants` lists them.")
     grant = made.event.grant
-    async with open_app(load(home, None, {}, os.environ), home) as app:
+    async with open_app(load(home, None, {}, os.environ), home, offers=None) as app:
         state = await app.controller.state(session)
         found = next((each for each in state.grants if each.id == name), None)
         command_id = ""

@@ -54,7 +54,7 @@ async def _prompt(home: Home, name: str, flags: RunFlags, *, is_json: bool) -> i
     config = configured(home, flags, recorded)
     if not (flags.model or config.model):
         config = replace(config, model=_NO_MODEL)
-    async with open_app(config, None) as app:
+    async with open_app(config, None, offers=None) as app:
         settings = chosen(app, flags, recorded, is_terminal=False).settings
         if state is not None and _is_in_force(state, settings):
             text, specs = await _recorded(home, state.prompt)

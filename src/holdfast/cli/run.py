@@ -40,6 +40,7 @@ from holdfast.config.paths import Home
 from holdfast.core.state import State, open_run
 from holdfast.core.summary import lasted_ms
 from holdfast.errors import NoSuchSession, UsageError
+from holdfast.policy.rules import is_offered
 from holdfast.protocol.commands import Continue, Send
 from holdfast.protocol.ids import is_session_key
 from holdfast.protocol.settings import Settings, changed
@@ -255,7 +256,15 @@ async def at_work(
     recorded = past.ahead.settings if past is not None else None
     if past is not None and recorded is not None and is_new_task and open_run(past.ahead) is None:
         recorded = changed(recorded, schema="", needs_plan=False)
-    async with open_app(configured(home, flags, recorded), home) as app:
+    tools = recorded.tools if recorded is not None else None
+    allow = tuple(flags.allow_tool or (tools.allow_tools if tools is not None else ()))
+    deny = tuple(flags.deny_tool or (tools.deny_tools if tools is not None else ()))
+    has_copy = is_isolated or (tools is not None and bool(tools.copy_of))  # git makes it, in a sandbox
+
+    def offers(name: str) -> bool:
+        return has_copy or is_offered(name, allow, deny)
+
+    async with open_app(configured(home, flags, recorded), home, offers=offers) as app:
 
         async def copied() -> Path:
             make = import_module(_ISOLATE).copy_of_run

@@ -54,6 +54,8 @@ class Runtime:
         self.config = load_only(self._source)
         self._home = None if home is None else find_home(str(home), {})
         self._tools = distinct(tools)
+        self._offered: tuple[str, ...] | None = None
+        """The names of the tools that its runs may have; None: any."""
         self._memory = open_store(None) if self._home is None else None
         """The sessions without a home. They outlive an event loop."""
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -137,7 +139,12 @@ class Runtime:
     def _opened(self) -> AbstractAsyncContextManager[App]:
         """Return the app, to be opened. Tests open them over a store of their own."""
         return open_app(
-            self.config, self._home, extra_tools=self._tools, environ=os.environ, memory=self._memory
+            self.config,
+            self._home,
+            extra_tools=self._tools,
+            offers=lambda name: self._offered is None or name in self._offered,
+            environ=os.environ,
+            memory=self._memory,
         )
 
     def _take_loop(self) -> None:
@@ -162,3 +169,18 @@ class Runtime:
     def config_with(self, said: Mapping[str, Any]) -> Config:
         """The configuration, below the values set in code, with the same keys."""
         return load_only(self._source, said)
+
+
+def owned(
+    home: str | Path | None,
+    config: str | Path | Mapping[str, Any] | None,
+    tools: Iterable[Tool],
+    offered: tuple[str, ...],
+    is_isolated: bool,
+) -> Runtime:
+    """Return the runtime of one agent, whose runs have the offered tools only. If none of them starts a program, and
+    git copies nothing, it needs no sandbox.
+    """
+    made = Runtime(home=home, config=config, tools=tools)
+    made._offered = None if is_isolated else offered
+    return made

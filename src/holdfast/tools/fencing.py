@@ -15,7 +15,7 @@ import stat
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -30,6 +30,7 @@ from holdfast.policy.paths import is_inside, secret_rule
 from holdfast.policy.protected import Own, fixed_places
 from holdfast.policy.rules import is_configured
 from holdfast.protocol.fence import Backend, Fence, Launch, Sandbox, Walled
+from holdfast.protocol.ports import Tool
 from holdfast.protocol.settings import Policy, Walls
 from holdfast.sandbox.keeper import is_blank
 from holdfast.sandbox.probing import interpreter
@@ -84,6 +85,10 @@ class Starts(Protocol):
 def _may_start(tool: object) -> TypeGuard[Starts]:
     # To ask a protocol with `isinstance` takes 30 calls of functions, and every call of a tool asks.
     return hasattr(tool, "readable")
+
+
+def _starts(tool: object) -> bool:
+    return _may_start(tool) and tool.readable() is not None
 
 
 class _Folder(msgspec.Struct, frozen=True):
@@ -143,9 +148,16 @@ def enclosed(
     return Enclosure(sandbox, fences, walls)
 
 
-def may_start(policy: Policy) -> bool:
-    """Return whether the configuration leaves runs a built-in tool that starts programs. Others need no sandbox."""
-    return any(is_configured(name, policy) for name in STARTING)
+def may_start(policy: Policy, tools: Iterable[Tool], offers: Callable[[str], bool]) -> bool:
+    """Return whether the runs of a process may have a tool that starts programs. Others need no sandbox.
+
+    Args:
+        policy: What the configuration leaves to runs.
+        tools: Those beside the built-in ones.
+        offers: Whether the runs may have a tool of this name.
+    """
+    others = (each.spec.name for each in tools if _starts(each))
+    return any(is_configured(name, policy) and offers(name) for name in (*STARTING, *others))
 
 
 def own_fence(
