@@ -48,7 +48,27 @@ def test_ids_that_differ_only_in_what_servers_refuse_are_alike() -> None:
     assert recorded(story) == ["fetch:0", "", "fetch_1"]
 
 
-@pytest.mark.parametrize("ours", ["t1.c1", "t9_c1"])
+@pytest.mark.parametrize(
+    "given", [("a-b", "a_b"), ("callA", "callB"), ("call_a", "call_A"), ("chatcmpl-1", "chatcmpl-2"),
+              ("t1_c1_of_mine", "t1_c1_of_yours")],
+)  # fmt: skip
+def test_ids_that_differ_in_what_servers_take_are_kept(given: tuple[str, str]) -> None:
+    story = calling()
+    story.answered(*[ToolCall(ref, "a", "{}") for ref in given])
+    assert recorded(story) == [*given]
+
+
+def test_an_id_that_came_before_is_replaced_by_no_other() -> None:
+    calls = [ToolCall("x", "a", "{}", "t1.c1"), ToolCall("x", "a", "{}", "t1.c2")]
+    assert refs.own_refs(calls, ()) == ["x", ""]
+
+
+def test_calls_without_an_id_take_no_room() -> None:
+    known = refs.known_after((), [ToolCall("x", "a", "{}")])
+    assert refs.known_after(known, [ToolCall("", "a", "{}")]) == known
+
+
+@pytest.mark.parametrize("ours", ["t1.c1", "t9_c1", "t12.c34"])
 def test_a_model_that_repeats_one_of_our_ids_gives_its_call_no_other_calls_name(ours: str) -> None:
     story = calling()
     story.answered(ToolCall(ours, "a", "{}"), ToolCall("t1.cx", "a", "{}"))

@@ -53,12 +53,10 @@ def long_scenario(turns: int) -> Scenario:
 
 
 def payload_bytes(records: tuple[e.Record, ...]) -> int:
-    """The last request and every answer: what was really said."""
-    last = [r.event for r in records if isinstance(r.event, e.ModelCallStarted)][-1]
-    answers = sum(
-        len(str(part)) for r in records if isinstance(r.event, e.Responded) for part in r.event.parts
-    )
-    return last.request.size_bytes + answers
+    """Every answer and every result: what was really said. After a compaction, no request has all of it."""
+    said = [r.event.parts for r in records if isinstance(r.event, e.Responded)]
+    results = [r.event.result for r in records if isinstance(r.event, e.ToolCallFinished)]
+    return sum(len(str(part)) for parts in said for part in parts) + sum(len(str(each)) for each in results)
 
 
 async def play_long(
