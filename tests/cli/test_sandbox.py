@@ -417,3 +417,36 @@ def test_a_command_commits_as_the_user_and_reads_why_its_sandbox_refused_somethi
     assert who.startswith('Ann "A" Ö <ann@example.com>\n')
     assert "with [sandbox] write" in read_only
     assert "[sandbox] memory" in memory
+
+
+FAILING = (
+    ("bash", "printf '#!/root/.pyenv/bin/python\\n' > x; chmod +x x; ./x", "[sandbox] read"),
+    (
+        "make",
+        "printf 'all:\\n\\t@bash -c \"nosuch; exit 3\"\\n' > Makefile; make || exit 2",
+        "[sandbox] read",
+    ),
+    ("fallocate", "fallocate -l 1100M /tmp/x", "large files belong in the workspace"),
+    ("bash", "PYTHON -c 'import urllib.request as u; u.urlopen(\"http://a.example\")'", "[network] allow"),
+    ("curl", "curl -sS http://a.example", "[network] allow"),
+    ("curl", "curl -sS http://a.example 2>&1 | tail -3", "[network] allow"),
+    ("curl", "curl -sS http://192.0.2.1", "[network] allow"),
+    ("git", "git clone -q https://a.example/y", "[network] allow"),
+)
+"""What a command needs, what it does, and what the model must read."""
+
+
+@pytest.mark.requirement("L2")
+def test_the_model_reads_that_its_sandbox_made_a_command_fail_and_what_a_person_could_allow(cli: Cli) -> None:
+    cli.configure(f'{WALLS}read = ["{sys.base_prefix}", "{sys.prefix}"]\n')
+    commands, whys = [], []
+    for number, (program, script, why) in enumerate(FAILING):
+        if shutil.which(program) is not None:
+            path = cli.workspace / f"try{number}.sh"
+            path.write_text(script.replace("PYTHON", sys.executable))
+            commands.append(f"bash {path.name}{' | tail -5' if 'tail' in script else ''}")
+            whys.append(why)
+    model = cli.model(*[calls("shell", command=command) for command in commands], says("Done."))
+    cli("run", "go", "-m", model, "--autonomy", "full", "--quiet")
+    texts = results(cli)
+    assert [(why, text) for why, text in zip(whys, texts, strict=True) if why not in text] == []

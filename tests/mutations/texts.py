@@ -192,7 +192,7 @@ TEXTS = (
         "tests/tools/test_text_calls.py",
     ),
     Mutation(
-        "a call that does not fit is told without its arguments",
+        "a call that does not fit has a note without its arguments",
         "tools/text_calls.py",
         'judged.message, "", call.name, call.arguments)',
         'judged.message, "", "", None)',

@@ -135,7 +135,7 @@ class Pool:
         return sum(map(len, self._waiting.values()))
 
     def place(self, session: str, resources: Sequence[Resource]) -> AbstractAsyncContextManager[None]:
-        """Wait for a place, and hold it. Whoever is cancelled meanwhile leaves the line."""
+        """Wait for a place, and hold it. A task that is cancelled meanwhile leaves the line."""
         return _Call(self, session, resources)
 
     def join(self, call: _Call) -> None:

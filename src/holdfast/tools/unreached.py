@@ -16,7 +16,8 @@ from holdfast.tools.within import has_said
 _SHOWN = 4
 _NO_NETWORK = (
     r"could not resolve|name resolution|name or service not known|network is unreachable|EAI_AGAIN|ENOTFOUND|"
-    r"nodename nor servname|no address associated|failed to lookup address|no such host"
+    r"nodename nor servname|no address associated|failed to lookup address|no such host|"
+    r"failed to connect to (?!localhost\b|127\.|\[?::1)"
 )
 """What programs say that find no network."""
 _CUT = (
@@ -35,7 +36,9 @@ def note(ended: Ended, launch: Launch, context: CallContext) -> str:
     if launch.fence is None:
         return ""
     if launch.fence.network == "none":
-        if not ended.exit_code or not has_said(ended, _NO_NETWORK):
+        # `pip install x | tail` succeeds.
+        may_have_failed = ended.exit_code or "|" in launch.argv[-1]
+        if not may_have_failed or not has_said(ended, _NO_NETWORK):
             return ""
         if not context.policy.allowed_hosts:
             return f"\n[{_CLOSED}]"

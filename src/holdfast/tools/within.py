@@ -7,13 +7,16 @@ import re
 from holdfast.protocol.fence import Fence
 from holdfast.sandbox.process import Ended
 
+_NOT_SHOWN = (
+    "commands run in a sandbox without the folders of users. With [sandbox] read, a person shows them one"
+)
 _BY_CODE = {
-    127: "commands run in a sandbox without the folders of users. A person can let them read a folder with [sandbox] "
-    "read",
+    127: _NOT_SHOWN,
+    135: "it used more of /dev/shm than the 1 GiB that each sandbox has",
     152: "it used more processor time than [sandbox] cpu allows",
     153: "it wrote a file longer than [sandbox] file_size allows",
 }
-"""What an exit code may mean in a sandbox: no such program, SIGXCPU and SIGXFSZ."""
+"""What an exit code may mean in a sandbox: no such program, SIGBUS, SIGXCPU and SIGXFSZ."""
 _BY_WORDS = {
     r"MemoryError|cannot allocate memory|out of memory|bad_alloc":
         "each process has at most what [sandbox] memory allows",
@@ -23,6 +26,7 @@ _BY_WORDS = {
     r"read-only file system":
         "in the sandbox, only the workspace can be changed, without what controls other programs. A person can let "
         "commands change a folder with [sandbox] write",
+    r"command not found|bad interpreter|required file not found|env: .{1,100}: no such file": _NOT_SHOWN,
 }  # fmt: skip
 """What programs say."""
 _TAIL_CHARS = 20_000
