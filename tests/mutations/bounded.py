@@ -10,15 +10,15 @@ BOUNDED = (
     Mutation(
         "what is unknown runs without a question and without a sandbox",
         "policy/rules.py",
-        'if policy.sandboxed != "allow" or policy.walls.backend == "unsafe":',
-        'if policy.sandboxed != "allow":',
+        'facts.policy.sandboxed == "allow" and facts.policy.walls.backend != "unsafe"\n    return',
+        'facts.policy.sandboxed == "allow"\n    return',
         _TESTS,
     ),
     Mutation(
         "a file that would be lost is bounded by a sandbox",
         "policy/rules.py",
-        "is_command and not facts.risk and",
-        "is_command and",
+        "map(risk_of, facts.commands)), facts.risk)",
+        'map(risk_of, facts.commands)), "")',
         _TESTS,
     ),
     Mutation(

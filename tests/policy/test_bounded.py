@@ -168,9 +168,17 @@ def test_what_is_unknown_runs_without_a_question_in_a_sandbox_and_never_gets_a_n
 @pytest.mark.requirement("C12", "L2")
 @pytest.mark.parametrize("text", RISKY)
 def test_what_the_text_says_would_be_lost_changed_or_sent_still_asks(ws: Path, text: str) -> None:
-    found = facts(ws, text)
-    assert verdict(found) == verdict(facts(ws, text, sandboxed="ask"))
-    assert verdict(found).verdict == "ask"
+    found, plain = verdict(facts(ws, text)), verdict(facts(ws, text, sandboxed="ask"))
+    assert (found.verdict, found.rule) == ("ask", plain.rule)
+    assert found.reason.endswith(".")
+
+
+def test_the_question_says_what_would_be_lost_and_not_what_the_sandbox_bounds(ws: Path) -> None:
+    assert (
+        "a.txt exists already, and its content would be lost"
+        in verdict(facts(ws, "python3 gen.py > a.txt")).reason
+    )
+    assert "`rm` deletes folders" in verdict(facts(ws, "make && rm -r src")).reason
 
 
 @pytest.mark.requirement("C12", "L2")

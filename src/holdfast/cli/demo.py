@@ -66,7 +66,7 @@ class Place(NamedTuple):
     sandbox: str
     """`unsafe`: none works here."""
     why: str
-    """Why there is none."""
+    """Why no sandbox works here; empty if one does."""
 
     @property
     def is_walled(self) -> bool:
@@ -149,7 +149,7 @@ def prepared(named: str | None) -> Place:
 
 
 async def _sandbox() -> tuple[str, str]:
-    """Return the first sandbox that keeps anything out here; if there is none, `unsafe` and why."""
+    """Return the first sandbox that keeps anything out here; otherwise `unsafe` and why."""
     why = []
     for mode in _MODES:
         try:

@@ -443,11 +443,17 @@ def is_bounded(facts: Facts) -> bool:
     """Return whether a sandbox without network bounds what a command of the shell may do, and the configuration lets
     such a command run without a question.
     """
-    policy = facts.policy
-    if policy.sandboxed != "allow" or policy.walls.backend == "unsafe":
-        return False
-    is_command = bool(facts.commands) and facts.is_built_in and facts.tool == SHELL
-    return is_command and not facts.risk and not any(map(risk_of, facts.commands))
+    return _may_be_bounded(facts) and not _risk(facts)
+
+
+def _may_be_bounded(facts: Facts) -> bool:
+    has_sandbox = facts.policy.sandboxed == "allow" and facts.policy.walls.backend != "unsafe"
+    return has_sandbox and bool(facts.commands) and facts.is_built_in and facts.tool == SHELL
+
+
+def _risk(facts: Facts) -> str:
+    """Return what a sandbox without network does not bound about commands, as a sentence; empty if it bounds all."""
+    return next(filter(None, map(risk_of, facts.commands)), facts.risk)
 
 
 def autonomy(facts: Facts) -> Decision | None:
@@ -471,8 +477,10 @@ def autonomy(facts: Facts) -> Decision | None:
         why = _why_unproved(facts)
         if not why and facts.is_built_in and facts.tool == SHELL:
             return Decision(by="policy", verdict="allow", rule="proved")
-        if is_bounded(facts):
-            return Decision(by="policy", verdict="allow", rule=SANDBOXED)
+        if _may_be_bounded(facts):
+            why = _risk(facts)
+            if not why:
+                return Decision(by="policy", verdict="allow", rule=SANDBOXED)
     if (
         facts.policy.sandboxed == "allow"
         and facts.policy.walls.backend == "unsafe"
