@@ -216,6 +216,15 @@ async def test_a_hook_that_fails_denies_the_call_unless_its_failures_are_allowed
     assert f"The hook failed: {why}" in reason
 
 
+@pytest.mark.requirement("S2")
+async def test_what_a_failed_hook_wrote_is_masked_before_it_is_cut(benched: Benched) -> None:
+    for after in range(280, 300, 5):
+        refused = await benched(hook("odd", f"printf '{SECRET}%0{after}d' 0 >&2; exit 1")).shell("ls")
+        assert isinstance(refused, Refused)
+        assert SECRET[-4:] not in refused.failure.message
+        assert "0" * 250 in refused.failure.message
+
+
 @pytest.mark.requirement("S4", "C4")
 async def test_a_late_hook_is_killed_with_all_its_processes(benched: Benched, tmp_path: Path) -> None:
     script = f"setsid sleep 300 & sleep 300 & echo $! > {tmp_path}/pid; sleep 300"

@@ -93,3 +93,13 @@ async def test_old_marks_are_removed_also_while_another_process_removes_them(
     monkeypatch.setattr(Path, "unlink", raced)
     assert await notifier.notify("s", str(tmp_path), DUE, never_over) == Notified("sent")
     assert len([*marks.iterdir()]) == 2
+
+
+async def test_what_the_program_printed_is_masked_before_it_is_cut(tmp_path: Path) -> None:
+    value = "tulip-" + "under-9-moons"
+    for after in range(285, 300, 5):
+        command = ("sh", "-c", f"printf '{value}%0{after}d' 0; exit 1")
+        notifier = ConfiguredNotifier(command, None, "", Redactor({"MINE": value}), os.environ)
+        async with aclosing(notifier) as made:
+            told = await made.notify("s", str(tmp_path), DUE, never_over)
+        assert (told.status, "moons" in f"{told}", "0" * 250 in f"{told}") == ("failed", False, True)

@@ -161,6 +161,20 @@ PROXY = (
         f"{_PROXY}::test_a_program_that_is_always_ready_lets_others_have_their_turn",
     ),
     Mutation(
+        "what git printed is cut before it is masked",
+        "tools/git.py",
+        "redact(ended.output).strip()",
+        "ended.output.strip()",
+        "tests/tools/test_cut_texts.py::test_what_git_printed_is_masked_before_it_is_cut",
+    ),
+    Mutation(
+        "what a hook wrote about its failure is cut before it is masked",
+        "extensions/hooks.py",
+        "self._redact(error.said).strip()",
+        "error.said.strip()",
+        "tests/extensions/test_hooks_of_calls.py::test_what_a_failed_hook_wrote_is_masked_before_it_is_cut",
+    ),
+    Mutation(
         "one call may ask for as many names at once as it likes",
         "sandbox/proxy_calls.py",
         "asyncio.Semaphore(_LOOKUPS_OF_A_CALL)",

@@ -25,14 +25,22 @@ MOST_BYTES = 64 * 1024
 """The most that a hook may answer."""
 EVENT = "HOLDFAST_EVENT"
 _NAMES = ("PATH", "HOME", "LANG", "TZ", "TERM")
-_ERROR_BYTES = 4_096
+_ERROR_BYTES = 64 << 10
 """How much of the end of its error output is kept."""
-_ERROR_CHARS = 300
 _CHUNK_BYTES = 1 << 16
 
 
 class HookFailed(Exception):
-    """A hook gave no valid answer. The message says why, as the end of a sentence."""
+    """A hook gave no valid answer. The message says why, as the end of a sentence.
+
+    Args:
+        message: Why.
+        said: What it wrote itself, whole: it is masked before it is cut.
+    """
+
+    def __init__(self, message: str, said: str = "") -> None:
+        super().__init__(message)
+        self.said = said
 
 
 def environment_for(occasion: Occasion, environ: Mapping[str, str]) -> dict[str, str]:
@@ -94,8 +102,7 @@ class CommandHook:
                 launch = await self._enclosure.around(launch, occasion.workspace, source.hook.files)
             ended = await self._processes.run(launch, lambda _: None)
             if why := _problem(ended, timeout_s):
-                said = stderr.text()
-                raise HookFailed(f"{why}: {said}" if said else why)
+                raise HookFailed(why, stderr.text())
             return ended.output
 
     async def aclose(self) -> None:
@@ -134,7 +141,7 @@ class _ErrorOutput:
         """Return the end of what was written."""
         while self._read():
             pass
-        return self._kept.decode(errors="replace").strip()[-_ERROR_CHARS:]
+        return self._kept.decode(errors="replace").strip()
 
     def _read(self) -> bool:
         """Read what is there. Return False if nothing is."""

@@ -18,7 +18,6 @@ from holdfast.protocol.ports import Check
 from holdfast.tools.threads import Threads
 
 _THREADS = 8
-_SAID_CHARS = 300
 
 
 class FunctionHook:
@@ -71,7 +70,7 @@ class FunctionHook:
         except TimeoutError:
             raise
         except Exception as error:
-            raise HookFailed(f"it raised {type(error).__name__}: {str(error)[:_SAID_CHARS]}") from error
+            raise HookFailed(f"it raised {type(error).__name__}", str(error)) from error
 
     async def aclose(self) -> None:
         """Leave what still runs."""

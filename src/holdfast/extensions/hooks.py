@@ -27,6 +27,8 @@ from holdfast.tools.fencing import Enclosure
 _KEYS = ("verdict", "reason", "arguments")
 _VERDICTS = ("allow", "ask", "deny")
 _SHOWN_CHARS = 60
+_SAID_CHARS = 300
+"""So much of what a hook wrote about its failure is shown."""
 _WHY_CHARS = 200
 
 
@@ -106,7 +108,8 @@ class ConfiguredHooks:
             told = await way.answer(source, occasion, check)
             answer = answer_from(told) if occasion.event in DECIDED else HookAnswer()
         except HookFailed as error:
-            answer = failure_of(hook, str(error))
+            said = self._redact(error.said).strip()[-_SAID_CHARS:]
+            answer = failure_of(hook, f"{error}: {said}" if said else str(error))
         reason = clean(self._redact(answer.reason[:REASON_CHARS], is_cut=True))
         return msgspec.structs.replace(answer, reason=reason)
 

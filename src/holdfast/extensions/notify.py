@@ -103,7 +103,7 @@ class ConfiguredNotifier:
                 flood_bytes=MOST_BYTES,
             )
             try:
-                problem = _problem(await self._processes.run(launch, lambda _: None))
+                problem = _problem(await self._processes.run(launch, lambda _: None), self._redact)
             except OSError as error:
                 problem = f"{self._command[0]} could not be started: {error.strerror}"
         return Notified("failed", self._redact(problem, is_cut=True)) if problem else Notified("sent")
@@ -151,8 +151,8 @@ def _tidy(folder: Path) -> None:
                     Path(entry.path).unlink()
 
 
-def _problem(ended: Ended) -> str:
-    said = ended.output.strip()[-_SAID_CHARS:]
+def _problem(ended: Ended, redact: Redactor) -> str:
+    said = redact(ended.output).strip()[-_SAID_CHARS:]
     if ended.how in ("timeout", "idle"):
         return f"it took longer than {LIMIT_S:g} s, and was killed"
     if ended.how == "flood":

@@ -158,7 +158,7 @@ def allowed_host_of(text: str) -> AllowedHost:
     """Read one entry: HOST, HOST:PORT, *.HOST, ADDRESS, ADDRESS:PORT or [ADDRESS]:PORT.
 
     Raises:
-        WrongEntry: it is none of them, or a private address without its port.
+        WrongEntry: it has another form, or is a private address without its port.
     """
     plain = text.strip().casefold()
     bare = re.sub(r"^[a-z]+://", "", plain).partition("/")[0].rpartition("@")[2]

@@ -21,6 +21,7 @@ from holdfast.protocol.counts import counted
 from holdfast.protocol.fence import Launch
 from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.protocol.tools import ToolSpec
+from holdfast.redact import Redactor
 from holdfast.sandbox.process import Ended, Processes
 from holdfast.tools.blocking import Refused, in_thread
 from holdfast.tools.fencing import own_fence
@@ -30,6 +31,7 @@ from holdfast.tools.readers import reader
 from holdfast.tools.repository import View, borrowed, find, has_entry, view_of, write_config
 from holdfast.tools.schema import arguments_object
 from holdfast.tools.unplanned import Unplanned
+from holdfast.tools.web import redactor_of
 from holdfast.tools.workspace import Root, kind_of, look, open_regular, place, refuse_protected
 
 GIT_TOOLS = frozenset({"git_status", "git_diff", "git_log"})
@@ -38,6 +40,7 @@ MAX_COMMITS = 200
 COMMITS = 20
 MAX_NAMES = 5_000
 """How many changed files of one diff are examined."""
+_SAID_CHARS = 2_000
 MAX_LEFT_OUT = 200
 _NAMES_BYTES = 4 << 20
 _PATHS = {
@@ -81,7 +84,7 @@ class _Git(msgspec.Struct, frozen=True):
         ended = await self.processes.run(self._launch(arguments), on_output)
         if ended.how == "exited" and not ended.exit_code:
             return ended.output
-        raise Refused(_failure(ended))
+        raise Refused(_failure(ended, redactor_of(self.context)))
 
     def pathspecs(self, given: Sequence[str]) -> list[str]:
         """Return what makes git look only at these paths. Nothing in them is a pattern.
@@ -342,8 +345,8 @@ def _left_out(names: Iterator[str], root: Root) -> Iterator[str]:
             yield name
 
 
-def _failure(ended: Ended) -> str:
-    said = ended.output.strip()[-2_000:]
+def _failure(ended: Ended, redact: Redactor) -> str:
+    said = redact(ended.output).strip()[-_SAID_CHARS:]
     if ended.how != "exited":
         return f"git was ended: {'too much output' if ended.how == 'flood' else 'it took too long'}. {said}".strip()
     return said or f"git failed with exit code {ended.exit_code}."
