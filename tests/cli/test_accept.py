@@ -98,6 +98,25 @@ def test_half_a_copy_is_never_taken_for_a_whole_one(desk: Desk, every: int) -> N
     raise AssertionError("it never ends")
 
 
+def test_a_folder_is_not_listed_for_each_of_its_files(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(60):
+        (desk.work / f"f{number}").write_text("one\n")
+    copy = desk.copied()
+    for number in range(60):
+        (Path(copy.folder) / f"f{number}").write_text("two\n")
+    listed: list[object] = []
+    lists = os.listdir
+
+    def counting(folder: int) -> list[str]:
+        listed.append(folder)
+        return lists(folder)
+
+    monkeypatch.setattr(os, "listdir", counting)
+    assert len(desk.accepted().done) == 60
+    desk.undone()
+    assert len(listed) < 60
+
+
 def test_nothing_is_accepted_if_a_file_changed_meanwhile_unless_it_is_left_out(desk: Desk) -> None:
     copy = desk.copied()
     change(Path(copy.folder))

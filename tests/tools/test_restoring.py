@@ -41,15 +41,15 @@ def goal(shelf: Shelf, work: Path, path: str = "f") -> FileRestore:
 
 def test_a_file_gets_its_content_and_mode_and_what_it_replaces_is_kept(shelf: Shelf, work: Path) -> None:
     (work / "f").write_text("new")
-    assert put_back(OWN, goal(shelf, work), shelf, lambda: 9) == ""
+    assert put_back(OWN, goal(shelf, work), shelf, lambda: 9, set()) == ""
     assert ((work / "f").read_text(), (work / "f").stat().st_mode & 0o777) == ("old", 0o600)
     assert shelf.content(shelf.images.mark(b"new")) == b"new"
-    assert put_back(OWN, goal(shelf, work), shelf, lambda: 9) == ""
+    assert put_back(OWN, goal(shelf, work), shelf, lambda: 9, set()) == ""
 
 
 def test_a_file_that_changed_after_the_plan_stays(shelf: Shelf, work: Path) -> None:
     (work / "f").write_text("mine")
-    assert put_back(OWN, goal(shelf, work), shelf, lambda: 9) != ""
+    assert put_back(OWN, goal(shelf, work), shelf, lambda: 9, set()) != ""
     assert (work / "f").read_text() == "mine"
 
 
@@ -60,7 +60,7 @@ def test_a_file_that_changes_right_before_it_is_replaced_stays(shelf: Shelf, wor
         (work / "f").write_text("mine")
         return 9
 
-    assert put_back(OWN, goal(shelf, work), shelf, check) != ""
+    assert put_back(OWN, goal(shelf, work), shelf, check, set()) != ""
     assert (work / "f").read_text() == "mine"
     assert [path.name for path in work.iterdir()] == ["f"]
 
@@ -72,7 +72,7 @@ def test_nothing_is_put_back_under_a_lease_that_is_over(shelf: Shelf, work: Path
         raise Lapsed
 
     with pytest.raises(Lapsed):
-        put_back(OWN, goal(shelf, work), shelf, check)
+        put_back(OWN, goal(shelf, work), shelf, check, set())
     assert (work / "f").read_text() == "new"
 
 
@@ -92,7 +92,7 @@ def test_nothing_but_the_file_itself_is_replaced(shelf: Shelf, work: Path, kind:
             (work / "d").symlink_to("elsewhere")
     found = look_at(OWN, shelf.images, Place(str(work), path))
     assert found.problem or found.odd
-    assert put_back(OWN, goal(shelf, work, path), shelf, lambda: 9) != ""
+    assert put_back(OWN, goal(shelf, work, path), shelf, lambda: 9, set()) != ""
     assert (work / "elsewhere" / "f").read_text() == "new"
 
 
@@ -107,7 +107,7 @@ def test_what_was_changed_of_a_kept_file_is_not_put_back(shelf: Shelf, work: Pat
     (work / "f").write_text("new")
     (tmp_path / "home" / FILES / "S" / shelf.images.mark(b"old")).write_bytes(b"bad")
     assert shelf.content(shelf.images.mark(b"old")) is None
-    assert put_back(OWN, goal(shelf, work), shelf, lambda: 9) == GONE
+    assert put_back(OWN, goal(shelf, work), shelf, lambda: 9, set()) == GONE
     assert (work / "f").read_text() == "new"
 
 
@@ -119,7 +119,7 @@ def test_a_file_that_changes_right_before_it_is_removed_stays(shelf: Shelf, work
         return 9
 
     removed = FileRestore(str(work), "f", shelf.images.mark(b"new"), "", 0o644)
-    assert put_back(OWN, removed, shelf, check) != ""
+    assert put_back(OWN, removed, shelf, check, set()) != ""
     assert (work / "f").read_text() == "mine"
 
 
@@ -139,9 +139,9 @@ def test_a_link_is_put_back_as_a_link_and_what_it_replaces_is_kept(shelf: Shelf,
     (work / "f").write_text("new")
     mark = shelf.images.put("S", link_content("elsewhere"))
     new = shelf.images.mark(b"new")
-    assert put_back(OWN, FileRestore(str(work), "f", new, mark, 0o644, LINK), shelf, lambda: 9) == ""
+    assert put_back(OWN, FileRestore(str(work), "f", new, mark, 0o644, LINK), shelf, lambda: 9, set()) == ""
     assert (work / "f").readlink() == Path("elsewhere")
-    assert put_back(OWN, FileRestore(str(work), "f", mark, new, LINK, 0o644), shelf, lambda: 9) == ""
+    assert put_back(OWN, FileRestore(str(work), "f", mark, new, LINK, 0o644), shelf, lambda: 9, set()) == ""
     assert (work / "f").read_text() == "new"
     assert [path.name for path in work.iterdir()] == ["f"]
 
@@ -149,6 +149,6 @@ def test_a_link_is_put_back_as_a_link_and_what_it_replaces_is_kept(shelf: Shelf,
 def test_only_the_permissions_change_if_the_content_stays(shelf: Shelf, work: Path) -> None:
     (work / "f").write_text("old")
     old = shelf.images.mark(b"old")
-    assert put_back(OWN, FileRestore(str(work), "f", old, old, 0o644, 0o755), shelf, lambda: 9) == ""
+    assert put_back(OWN, FileRestore(str(work), "f", old, old, 0o644, 0o755), shelf, lambda: 9, set()) == ""
     assert ((work / "f").read_text(), (work / "f").stat().st_mode & 0o777) == ("old", 0o755)
-    assert put_back(OWN, FileRestore(str(work), "f", old, old, 0o640, 0o600), shelf, lambda: 9) == MODE
+    assert put_back(OWN, FileRestore(str(work), "f", old, old, 0o640, 0o600), shelf, lambda: 9, set()) == MODE

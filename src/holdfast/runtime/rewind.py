@@ -238,8 +238,9 @@ def _put_back_in(
     goals = [replace(goal, workspace=new) for goal in todo.files]
     kept = list(todo.kept)
     done: list[FileRestore] = []
+    swept: set[tuple[int, int]] = set()
     for goal in goals:
-        reason = restoring.put_back(workshop.own, goal, shelf, _unhindered)
+        reason = restoring.put_back(workshop.own, goal, shelf, _unhindered, swept)
         if reason:
             kept.append(KeptFile(goal.path, reason))
         elif goal.before != goal.after:

@@ -138,12 +138,13 @@ def _in_order(
     """Put files back, and return those that stay. A file that goes may be where a folder is to be, or above one."""
     removed = [goal for goal in goals if not goal.after]
     reasons = {}
+    swept: set[tuple[int, int]] = set()
     for goal in removed:
-        reasons[goal.path] = restoring.put_back(own, goal, shelf, check)
+        reasons[goal.path] = restoring.put_back(own, goal, shelf, check, swept)
     restoring.remove_folders(own, removed, check)
     for goal in goals:
         if goal.after:
-            reasons[goal.path] = restoring.put_back(own, goal, shelf, check)
+            reasons[goal.path] = restoring.put_back(own, goal, shelf, check, swept)
     return [(goal.path, reasons[goal.path]) for goal in goals if reasons[goal.path]]
 
 

@@ -23,7 +23,7 @@ from holdfast.protocol.ports import Check
 from holdfast.protocol.tools import FileRestore
 from holdfast.storage.images import IMAGE_BYTES, Images
 from holdfast.tools.blocking import Refused
-from holdfast.tools.own import OwnPlaces
+from holdfast.tools.own import OwnPlaces, identity
 from holdfast.tools.workspace import (
     MISSING,
     NotAFolder,
@@ -117,8 +117,11 @@ def content_at(own: OwnPlaces, where: edits.Place) -> bytes | None:
     return content if len(content) <= IMAGE_BYTES else None
 
 
-def put_back(own: OwnPlaces, goal: FileRestore, shelf: Shelf, check: Check) -> str:
-    """Put one file back. Return why it was left as it is; empty if it is what it was.
+def put_back(
+    own: OwnPlaces, goal: FileRestore, shelf: Shelf, check: Check, swept: set[tuple[int, int]]
+) -> str:
+    """Put one file back. Return why it was left as it is; empty if it is what it was. `swept`: the folders that were
+    swept already. To list a folder for each of its files would take their square.
 
     Raises:
         StorageError: what is overwritten could not be kept. The file is whole.
@@ -135,7 +138,9 @@ def put_back(own: OwnPlaces, goal: FileRestore, shelf: Shelf, check: Check) -> s
             _refuse_other(goal.path, found)
             if found.folder_fd != MISSING:
                 with listable(found) as folder:
-                    sweep(folder)
+                    if (at := identity(os.fstat(folder))) not in swept:
+                        sweep(folder)
+                        swept.add(at)
             facts, (now, mode) = look(found), state_of(found, shelf.images)
             if mode == LINK not in (goal.before_mode, goal.mode):
                 return _ELSEWHERE
@@ -153,7 +158,7 @@ def put_back(own: OwnPlaces, goal: FileRestore, shelf: Shelf, check: Check) -> s
             elif goal.mode == LINK:
                 _link(found, goal.path, content, facts, check)
             else:
-                replace_file(found, goal.path, content, facts, check, goal.mode)
+                replace_file(found, goal.path, content, facts, check, goal.mode, is_swept=True)
     except NotAFolder as error:
         return _reason(error) if goal.after else ""
     except (Refused, OSError) as error:

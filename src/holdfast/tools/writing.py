@@ -155,18 +155,26 @@ def missing_folders(found: Place) -> int:
 
 
 def replace_file(
-    found: Place, path: str, content: bytes, before: os.stat_result | None, check: Check, mode: int = 0
+    found: Place,
+    path: str,
+    content: bytes,
+    before: os.stat_result | None,
+    check: Check,
+    mode: int = 0,
+    *,
+    is_swept: bool = False,
 ) -> None:
     """Rename the content in one step: every reader sees the old file or the new one. Mode and owner stay the same,
-    unless a `mode` is given.
+    unless a `mode` is given. `is_swept`: the caller has swept the folder, as one that writes many files does once.
 
     Raises:
         Refused: the file has changed since `before`.
         Unconfirmed: the file is replaced, and the disk does not confirm it.
     """
     with listable(found) as folder:
-        with suppress(OSError):
-            sweep(folder)
+        if not is_swept:
+            with suppress(OSError):
+                sweep(folder)
         with _temporary(folder) as (fd, name):
             rest = memoryview(content)
             while rest:
