@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from collections.abc import AsyncIterator
@@ -13,8 +14,9 @@ from msgspec.structs import replace
 from holdfast.access.credentials import Credentials
 from holdfast.config.settings import SecretUse
 from holdfast.policy.protected import Own
-from holdfast.protocol.settings import Policy, Walls, changed
-from holdfast.protocol.tools import Allowed
+from holdfast.protocol.fence import Backend
+from holdfast.protocol.settings import Autonomy, Policy, Unproved, Walls, changed
+from holdfast.protocol.tools import Admission, Allowed, Asked
 from holdfast.protocol.trust import Mark, Taint
 from holdfast.sandbox import bubblewrap
 from holdfast.sandbox.bubblewrap import Bubblewrap
@@ -132,6 +134,43 @@ async def test_git_borrows_objects_of_another_repository_in_its_fence(walled: Be
     git("clone", "-q", "--shared", lender, top)
     told = await Bench(top / "below", walled.tools).call("git_log")
     assert "a loan" in told.text
+
+
+@pytest.mark.requirement("C14", "H4", "C12")
+@pytest.mark.parametrize("backend", ["bubblewrap", "unsafe"])
+@pytest.mark.parametrize(("autonomy", "sandboxed"), [("full", "ask"), ("supervised", "allow")])
+async def test_after_untrusted_text_an_unknown_program_runs_cut_off_in_a_sandbox_and_asks_without_one(
+    walled: Bench,
+    bench: Bench,
+    backend: Backend,
+    autonomy: Autonomy,
+    sandboxed: Unproved,
+) -> None:
+    used = walled if backend == "bubblewrap" else bench
+    policy = Policy(walls=Walls(backend), allowed_hosts=("a.example",), sandboxed=sandboxed)
+    used.settings = changed(used.settings, policy=policy, autonomy=autonomy)
+    taint = Taint(Mark(4, "web_fetch"), Mark(7, "read_file"))
+
+    async def judged(command: str, *, is_approved: bool = False) -> Admission:
+        proposal = used.proposal("shell", json.dumps({"command": command}), is_approved)
+        return await used.tools.admit(replace(proposal, taint=taint))
+
+    got = await judged("make")
+    if backend == "unsafe":
+        assert isinstance(got, Asked)
+        assert "taint:command" in [each.rule for each in got.decisions]
+    else:
+        assert isinstance(got, Allowed)
+        assert got.walled is not None
+        assert (got.walled.backend, got.walled.network) == ("bubblewrap", "none")
+        assert "taint:cut" in [each.rule for each in got.decisions]
+    assert isinstance(await judged("curl https://a.example/"), Asked)
+    local = await judged("ls -la")
+    assert isinstance(local, Allowed), "what is proved local runs everywhere"
+    approved = await judged("git push https://a.example/x", is_approved=True)
+    assert isinstance(approved, Allowed)
+    network = approved.walled.network if approved.walled is not None else "no sandbox"
+    assert network == ("no sandbox" if backend == "unsafe" else "proxy")
 
 
 @pytest.mark.requirement("L2", "C14")
