@@ -389,6 +389,9 @@ def writing_protected() -> dict[str, Step]:
             write("new.envrc/x", at.mark),
             os.rename("new.envrc/x", "new.envrc/.profile"),
         ),
+        "make it in a folder that nobody may list": lambda at: several(
+            write("new.envrc/.envrc", at.mark), os.chmod("new.envrc", 0o311)
+        ),
         "link to what controls an editor": lambda at: os.symlink("/tmp", "new.envrc/.vscode"),
         "remove a secret file": lambda at: os.remove(".env"),
         "change a secret file": lambda at: write(".env", at.mark),

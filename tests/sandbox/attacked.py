@@ -157,6 +157,8 @@ class Scene:
 
     def fill_workspace(self) -> None:
         """Make the workspace as it is at first."""
+        for path in self.workspace.glob("new.envrc*"):
+            path.chmod(0o755)
         if self.workspace.exists():
             for path in self.workspace.iterdir():
                 if path.name != "socket":

@@ -33,6 +33,7 @@ _COMING = (
     "make what a shell runs, where there was nothing",
     "make it under another name, and rename it",
     "link to what controls an editor",
+    "make it in a folder that nobody may list",
 )
 _NO_FILE = "it has the same fence"
 _SHARED = "only the memory of a process itself is counted"

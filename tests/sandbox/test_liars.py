@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -55,3 +58,22 @@ async def test_a_program_that_is_no_sandbox_does_not_count(
     found = await Bubblewrap(str(script(tmp_path, BROKEN[what]))).probe()
     assert found.fault
     assert found.hint
+
+
+async def test_a_probe_removes_what_killed_probes_left_and_nothing_of_one_that_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for name in ("holdfast-probe-dead", "holdfast-probe-lives", "holdfast-other"):
+        (tmp_path / name / "inside").mkdir(parents=True)
+    (tmp_path / "holdfast-probe-link").symlink_to("holdfast-other")
+    lock = os.open(tmp_path / "holdfast-probe-lives", os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    assert (await Bubblewrap("/bin/false").probe()).fault
+    os.close(lock)
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "holdfast-probe-lives",
+        "holdfast-probe-link",
+        "holdfast-other",
+    }
+    assert (tmp_path / "holdfast-other" / "inside").is_dir()

@@ -335,6 +335,30 @@ async def test_a_command_looks_at_each_folder_once_before_it_starts_and_once_aft
 
 
 @pytest.mark.requirement("L2")
+async def test_a_folder_that_a_command_closes_is_put_aside_as_a_whole(
+    fences: Fences, tmp_path: Path, workspace: Path
+) -> None:
+    """Nobody can tell what is in it, and a shell runs what it finds there by its name."""
+    touch(workspace / "old" / "x")
+    workspace.chmod(0o777)
+    for each in (workspace / "old", *tmp_path.parents, tmp_path):
+        if each.stat().st_uid == os.getuid() and each != Path("/"):
+            each.chmod(each.stat().st_mode | 0o011)
+    (workspace / "old").chmod(0o311)
+    user = os.geteuid()
+    os.seteuid(user or 54_321)  # nothing keeps root from listing a folder
+    try:
+        launch = await fences.around(LAUNCH, str(workspace), WALLS)
+        touch(workspace / "new" / ".envrc")
+        (workspace / "new").chmod(0o311)
+        assert launch.put_right is not None
+        assert within(workspace, launch.put_right()) == ["new"]
+    finally:
+        os.seteuid(user)
+    assert sorted(path.name for path in workspace.iterdir()) == ["new.put-aside", "old"]
+
+
+@pytest.mark.requirement("L2")
 async def test_a_folder_with_a_path_that_is_too_long_does_not_keep_what_a_command_made(
     tmp_path: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

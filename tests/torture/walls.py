@@ -179,6 +179,17 @@ def traces() -> set[str]:
     return found | {str(path) for path in Path("/sys/fs/cgroup").glob("**/*holdfast*")}
 
 
+def lasting(before: set[str]) -> set[str]:
+    """What is new among these, and stays: the rounds beside this one make and remove their own."""
+    found = traces() - before
+    for _ in range(100):
+        if not found:
+            break
+        time.sleep(0.1)
+        found &= traces()
+    return found
+
+
 def judge_walls(evidence: Evidence, before: set[str]) -> Iterator[Fault]:
     """What the judge of all sessions says, and what only a sandbox can do wrong."""
     workspace = evidence.workspace
@@ -192,7 +203,7 @@ def judge_walls(evidence: Evidence, before: set[str]) -> Iterator[Fault]:
     for path in evidence.home.rglob("*"):
         if path.is_socket():
             yield Fault("left", f"a socket is left: {path}")
-    for trace in traces() - before:
+    for trace in lasting(before):
         yield Fault("left", f"a mount, a folder or a group is left: {trace}")
     for body in bodies(journal(evidence.home), "ToolCallStarted"):
         if body["name"] == "shell" and body.get("walled", {}).get("backend") != "bubblewrap":

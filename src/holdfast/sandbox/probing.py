@@ -10,13 +10,15 @@ nothing: a `bwrap` that just runs its argument would do that, too. `probe_child`
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import secrets
+import shutil
 import socket
 import sys
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from holdfast.protocol.fence import Fence, Launch, Sandbox
@@ -26,6 +28,8 @@ from holdfast.sandbox.process import Ended, Processes
 _CHILD = Path(__file__).with_name("probe_child.py")
 _TIMEOUT_S = 20.0
 _SHOWN_CHARS = 300
+_PREFIX = "holdfast-probe-"
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 async def attempt(sandbox: Sandbox, lets: Collection[str] = ()) -> str:
@@ -36,7 +40,7 @@ async def attempt(sandbox: Sandbox, lets: Collection[str] = ()) -> str:
         lets: What it does not claim to stop, by the names of `probe_child`.
     """
     with (
-        tempfile.TemporaryDirectory(prefix="holdfast-probe-") as folder,
+        _own_folder() as folder,
         socket.create_server(("127.0.0.1", 0)) as server,
         socket.socket(socket.AF_UNIX) as abstract,
     ):
@@ -65,6 +69,38 @@ async def attempt(sandbox: Sandbox, lets: Collection[str] = ()) -> str:
         fault = _fault(await _ended(sandbox, fence, facts), bait)
         strange = [path.name for path in outside.iterdir() if path.name != "bait"]
         return fault or (f"It let a program write outside: {', '.join(strange)}." if strange else "")
+
+
+@contextlib.contextmanager
+def _own_folder() -> Iterator[str]:
+    """Yield a new folder, and remove those of probes that somebody killed. A probe that lives has locked its own."""
+    _remove_left()
+    while True:
+        folder = tempfile.mkdtemp(prefix=_PREFIX)
+        lock = os.open(folder, _FOLDER)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if Path(folder).is_dir():  # another probe may have found it before it had its lock
+            break
+        os.close(lock)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+def _remove_left() -> None:
+    with os.scandir(tempfile.gettempdir()) as entries:
+        left = [entry.path for entry in entries if entry.name.startswith(_PREFIX)]
+    for path in left:
+        with contextlib.suppress(OSError):
+            folder = os.open(path, _FOLDER)
+            try:
+                if os.fstat(folder).st_uid == os.getuid():
+                    fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(path, ignore_errors=True)
+            finally:
+                os.close(folder)
 
 
 def interpreter() -> tuple[str, ...]:

@@ -99,7 +99,7 @@ class _Folder(msgspec.Struct, frozen=True):
     fixed: tuple[str, ...]
     """The paths of it that would be protected. Not all of them need to exist."""
     fixed_links: tuple[str, ...]
-    """Links to folders that have such paths."""
+    """Links to folders that have such paths, and the folder itself if nobody can tell whether it has some."""
     folders: tuple[str, ...]
     entries: int
     is_at_rest: bool = False
@@ -433,8 +433,10 @@ def _looked_at(path: str, known: _Folder | None) -> _Folder | None:
         return known if known is not None and known.changed_ns == changed_ns else _read(path, changed_ns)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except PermissionError:  # its owner can let a command read it, and may know what is in it
-        return _Folder(0, (path,), (), (), (), (), 1)
+    except PermissionError:
+        # Its owner can let a command read it, and may know what is in it. If it is new, it is put aside as a whole:
+        # a shell runs an `.envrc` also where nobody can list the folder.
+        return _Folder(0, (path,), (), (), (path,), (), 1)
     except OSError as error:
         shown = path if len(path) <= _SHOWN_CHARS else f"{path[:_SHOWN_CHARS]}..."
         raise Refused(f"{_NO_COMMANDS}: {shown} cannot be read ({error.strerror}). {_ADVICE}") from error
