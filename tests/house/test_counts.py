@@ -31,11 +31,11 @@ LARGE = frozenset({
     "starts_of(call)",  # no fewer than `MAX_INTERRUPTIONS`
     "looked_at",
 })  # fmt: skip
-"""What is never 1 where it is told."""
+"""What is never 1 where a message has it."""
 
 
 def counts() -> Iterator[str]:
-    """Each number in a message that stands before a plural, with its line."""
+    """Each number in a message before a plural, with its line."""
     for file, node in nodes():
         if not isinstance(node, ast.JoinedStr):
             continue
