@@ -45,6 +45,7 @@ from holdfast.protocol.settings import Settings, changed
 from holdfast.runtime.isolate import Accepted, accept, discard
 from holdfast.runtime.report import report
 from holdfast.tools.context import Context
+from holdfast.tools.fencing import starts
 from holdfast.tools.function import tool
 from holdfast.tools.output import OutputType, output_type
 from holdfast.views.report import Result
@@ -453,13 +454,9 @@ class Agent(Generic[T]):
         """The values set here, over the runtime's configuration."""
         if not isinstance(limits, Limits):
             raise ConfigError(f"limits = {limits!r}: must be Limits, like Limits(turns=50)")
-        said: dict[str, object] = {"limits": limits.given}
-        if model:
-            said["model"] = model
+        said: dict[str, object] = {"limits": limits.given} | ({"model": model} if model else {})
         if self._runtime.config.settings["autonomy"].layer == "default" and self._on_approval is None:
             said["autonomy"] = "full"
-        if "shell" not in self._offered:  # without such tools a sandbox would confine nothing, so do not warn
-            said["sandbox"] = {"mode": "unsafe"}
         return self._runtime.config_with(said)
 
     async def _open(self, deps: object = _UNUSED) -> App:
@@ -472,6 +469,8 @@ class Agent(Generic[T]):
         app = await self._runtime.app()
         for each in self._tools:
             app.tools.add(each)
+        if self._isolates or starts(self._offered, self._tools):
+            await app.confine()
         return app
 
     async def _known(self, app: App, name: str) -> str:

@@ -144,9 +144,19 @@ class App:
     """What the program gave to the runs that it drives, by session, for its own functions. The last one counts."""
     hooks: Hooks | None = None
     notifier: Notifier | None = None
-    sandbox: Finding | None = None
-    """The sandbox of commands; None: nothing starts one, or they run without."""
+    sandboxes: list[Finding] = field(default_factory=list)
+    """The sandbox of commands; none as long as nothing starts one, and where they run without."""
     _providers: dict[str, Provider] = field(default_factory=dict)
+
+    async def confine(self) -> None:
+        """Let programs begin only in the configured sandbox, which is opened now if it is not open yet.
+
+        Raises:
+            SandboxUnavailable: it does not keep a program inside its fence here.
+        """
+        if not self.sandboxes and (opened := await open_sandbox(self.config)):
+            self.tools.confine(opened[0])
+            self.sandboxes.append(opened[1])
 
     @cached_property
     def ports(self) -> Ports:
@@ -271,7 +281,7 @@ class App:
             conduct=self._conduct(),
             context=self._context(),
         )
-        return Chosen(settings, (*notices(settings, self.sandbox), *config.warnings))
+        return Chosen(settings, (*notices(settings, next(iter(self.sandboxes), None)), *config.warnings))
 
     def _context(self) -> Context:
         facts = self._side_facts("compaction.model", self.config.compaction_model)
@@ -397,7 +407,7 @@ async def open_app(
             stored,
             hooks=hooks,
             notifier=notifier,
-            sandbox=found,
+            sandboxes=[found] if found else [],
         )
         open_rooms.push_async_callback(_close_providers, app)
         await open_rooms.enter_async_context(app.controller)

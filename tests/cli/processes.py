@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import pyte
 
 from tests.edge import nursery
+from tests.edge.machine import unconfined
 
 TIMEOUT_S = 120
 """Longer than anything takes on a slow machine: it only ends a test that hangs."""
@@ -150,7 +151,7 @@ class Cli:
     def _environ(self) -> dict[str, str]:
         kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
         own = {"HOLDFAST_HOME": str(self.home), "HOLDFAST_ADMIN_CONFIG": str(self.folder / "admin.toml")}
-        return kept | own | self.environ
+        return kept | own | unconfined(self.home) | self.environ
 
 
 class Working:

@@ -11,8 +11,6 @@ from holdfast.testing.model_replies import Reply
 from holdfast.testing.model_server import ModelServer
 from tests.cli.processes import Cli, calls, says
 
-SANDBOX = '[sandbox]\nmode = "unsafe"\n'
-
 
 @pytest.fixture
 def cli(tmp_path: Path) -> Cli:
@@ -68,9 +66,8 @@ def test_a_run_tells_one_warning_and_doctor_tells_all(cli: Cli) -> None:
     told = cli("doctor").out
     assert told.count("no sandbox confines them") == 1
     assert "holdfast.toml" in told
-    cli.configure(SANDBOX)
     (cli.workspace / "holdfast.toml").unlink()
-    assert "! " not in cli("run", "x", "-m", a_model(cli)).err
+    assert cli("run", "x", "-m", a_model(cli)).err.count("! ") == 1
 
 
 @pytest.mark.requirement("L2-07")

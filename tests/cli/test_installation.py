@@ -158,7 +158,10 @@ def test_doctor_tells_a_database_that_opens_and_does_not_answer(
     assert table in fault["message"]
 
 
-def test_doctor_has_a_finding_for_every_check_in_order(holdfast: Holdfast) -> None:
+def test_doctor_has_a_finding_for_every_check_in_order(
+    holdfast: Holdfast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_SANDBOX_MODE", "unsafe")
     ids = list(dict.fromkeys(row["id"] for row in holdfast("doctor", "--json").rows))
     assert ids == [
         "python",
@@ -168,12 +171,14 @@ def test_doctor_has_a_finding_for_every_check_in_order(holdfast: Holdfast) -> No
         "keys",
         "shell",
         "sandbox.bubblewrap",
+        "sandbox.landlock",
+        "sandbox.cgroups",
         "sandbox.mode",
         "egress",
         "secrets",
         "disk",
     ]
-    assert len(ids) == len(CHECKS)  # hooks are checked if there are hooks, and the sandbox twice
+    assert len(ids) == len(CHECKS) + 2  # hooks are checked if there are hooks, and the sandbox four times
     plain = holdfast("doctor")
     assert plain.code == 0
     assert "! sandbox.mode" in plain.out
@@ -190,6 +195,7 @@ def test_doctor_says_that_without_bash_no_command_runs(
 def test_doctor_says_what_tools_may_reach_and_which_search_engine_has_no_key(
     holdfast: Holdfast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("HOLDFAST_SANDBOX_MODE", "unsafe")
     monkeypatch.setenv("TAVILY_API_KEY", "t" * 20)
     monkeypatch.delenv("EXA_API_KEY", raising=False)
     (tmp_path / "home").mkdir(mode=0o700)

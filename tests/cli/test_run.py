@@ -98,6 +98,8 @@ def test_it_is_said_once_a_run_that_tools_have_the_users_own_rights(cli: Cli) ->
     model = cli.model(says("Hi.", repeat=True))
     assert cli("run", "hi", "-m", model).err.count("no sandbox") == 1
     cli.configure('[sandbox]\nmode = "unsafe"\n')
+    assert cli("run", "hi", "-m", model).err.count("no sandbox") == 1
+    cli.configure('[sandbox]\nmode = "auto"\n')
     assert "no sandbox" not in cli("run", "hi", "-m", model).err
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -21,6 +23,27 @@ pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bub
 WALLS = '[sandbox]\nmode = "bubblewrap"\n'
 BAIT = "a-bait-that-nobody-may-read"
 TRIES = "cat ../outside.txt .env; ls -A ~; echo written > a.txt; nosuchprogram"
+
+
+WITHOUT_LANDLOCK = """
+import ctypes, struct, sys
+lines = [(0x20, 0, 0, 0), (0x15, 0, 1, 444), (6, 0, 0, 0x50026), (6, 0, 0, 0x7FFF0000)]
+text = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *line) for line in lines))
+program = ctypes.create_string_buffer(struct.pack("=H6xQ", len(lines), ctypes.addressof(text)))
+libc = ctypes.CDLL(None)
+assert not libc.prctl(38, 1, 0, 0, 0) and not libc.prctl(22, 2, ctypes.byref(program), 0, 0)
+sys.argv[0] = "holdfast"
+from holdfast.cli.main import main
+main()
+"""
+"""Runs the command where the kernel says that it knows no Landlock."""
+
+
+def without_landlock(cli: Cli, *words: str) -> subprocess.CompletedProcess[str]:
+    argv, environ = [sys.executable, "-c", WITHOUT_LANDLOCK, *words], os.environ | cli._environ()
+    return subprocess.run(
+        argv, cwd=cli.workspace, env=environ, capture_output=True, text=True, timeout=100, check=False
+    )
 
 
 def rows(cli: Cli, *arguments: str) -> list[dict[str, Any]]:
@@ -91,6 +114,52 @@ def test_where_the_sandbox_does_not_work_nothing_runs_and_the_exit_code_is_8(
     found = {row["id"]: row for row in rows(cli, "doctor")}
     assert found["sandbox.mode"]["severity"] == "fault"
     assert why in found["sandbox.bubblewrap"]["message"]
+
+
+def bin_without_bwrap(cli: Cli) -> Path:
+    """Make a folder with the programs that a run needs, and no sandbox, the only one in which it looks."""
+    folder = cli.folder / "bin"
+    folder.mkdir()
+    for program in ("bash", "sh", "git", "cat", "touch"):
+        (folder / program).symlink_to(str(shutil.which(program)))
+    cli.environ["PATH"] = str(folder)
+    return folder
+
+
+@pytest.mark.requirement("L2")
+def test_by_default_a_command_runs_in_the_strictest_sandbox_that_works(cli: Cli) -> None:
+    cli.environ["HOLDFAST_SANDBOX_MODE"] = "auto"
+    (cli.folder / "outside.txt").write_text(BAIT)
+    (cli.workspace / "try.sh").write_text("cat ../outside.txt; echo written > a.txt")
+    model = cli.model(calls("shell", command="bash try.sh", repeat=True), says("Done."))
+    told = []
+    for make in (lambda _: None, bin_without_bwrap):
+        make(cli)
+        model = cli.model(calls("shell", command="bash try.sh"), says("Done."))
+        done = cli("run", "go", "-m", model, "--autonomy", "full")
+        assert done.code == 0, done.err
+        assert BAIT not in results(cli)[0]
+        told.append((rows(cli, "show", "last", "--tools")[0]["walled"]["backend"], done.err))
+    assert [backend for backend, _ in told] == ["bubblewrap", "landlock"]
+    assert "would stop more" not in told[0][1]
+    assert "bubblewrap would stop more: bwrap is not installed. Install it: `apt install" in told[1][1]
+    assert (cli.workspace / "a.txt").read_text() == "written\n"
+
+
+@pytest.mark.requirement("L2")
+def test_with_auto_and_no_sandbox_nothing_runs_and_the_exit_code_is_8(cli: Cli) -> None:
+    """Here the kernel is asked by a filter of system calls, as in many containers: it knows no Landlock."""
+    cli.environ["HOLDFAST_SANDBOX_MODE"] = "auto"
+    bin_without_bwrap(cli)
+    model = cli.model(calls("shell", command="echo x > a.txt"), says("Done."))
+    done = without_landlock(cli, "run", "go", "-m", model, "--autonomy", "full")
+    assert done.returncode == 8, done.stderr
+    assert (
+        "No sandbox works here, so no command runs. bubblewrap: bwrap is not installed. landlock: "
+        in done.stderr
+    )
+    assert 'With mode = "unsafe"' in done.stderr
+    assert not (cli.workspace / "a.txt").exists()
 
 
 @pytest.mark.requirement("L2", "S14")
@@ -225,10 +294,9 @@ def test_doctor_says_what_was_chosen_and_whether_it_works(cli: Cli) -> None:
 
     assert told()["sandbox.bubblewrap"][0] == "ok"
     assert told()["sandbox.mode"][0] == "warning"
-    cli.configure('[sandbox]\nmode = "unsafe"\n')
-    assert told()["sandbox.mode"] == ("ok", "commands run with your own permissions, as you chose")
-    cli.configure(WALLS)
-    assert told()["sandbox.mode"] == ("ok", "commands run in bubblewrap")
+    for mode in ("auto", "bubblewrap"):
+        cli.configure(f'[sandbox]\nmode = "{mode}"\n')
+        assert told()["sandbox.mode"] == ("ok", f'commands run in bubblewrap, as mode = "{mode}" says')
 
 
 def test_a_folder_that_the_configuration_names_can_be_read(cli: Cli, tmp_path: Path) -> None:

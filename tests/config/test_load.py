@@ -55,7 +55,8 @@ def test_no_file_at_all_means_the_documented_defaults(home: Path) -> None:
     )
     assert (config.autonomy, config.approve_by, config.model) == ("supervised", None, "")
     assert not config.limits.is_cost_set
-    assert any("sandbox" in warning for warning in config.warnings)
+    assert config.policy.walls.backend == "auto"
+    assert not config.warnings
 
 
 @pytest.mark.requirement("C3", "L9", "S6")
@@ -118,7 +119,7 @@ BAD_LINES = [
     ("[sandbox]\ncpu = 0", 2, "sandbox.cpu = 0", "a duration from 1s"),
     ('[sandbox]\nread = ["tools", "/", "~"]', 2, "sandbox.read", "must begin with / or ~/"),
     ('[sandbox]\nread = ["~"]', 2, "sandbox.read", "is everything; name the folders"),
-    ('[sandbox]\nmode = "docker"', 2, "sandbox.mode = 'docker'", "one of bubblewrap, landlock, unsafe"),
+    ('[sandbox]\nmode = "docker"', 2, "sandbox.mode = 'docker'", "one of bubblewrap, auto, landlock, unsafe"),
     ("[repeat]\nnote = 9", 2, "repeat.note = 9", "less than repeat.stop = 8"),
     ("[compaction]\nto = 0.8", 2, "compaction.to = 0.8", "less than compaction.at = 0.75"),
     ("[compaction]\nat = 0.96", 2, "compaction.at = 0.96", "0.95"),

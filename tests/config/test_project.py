@@ -22,10 +22,14 @@ policy.allowed_paths = ["src"]
 network.allow = ["a.example"]
 search.engines = ["exa"]
 tools.allow = ["*_file", "shell"]
-sandbox.mode = "unsafe"
+sandbox.mode = "landlock"
 secrets.mine.hosts = ["a.example"]
 """
 """What holds before the project file says anything, where the default is not strict enough to be loosened."""
+
+
+MODES = ("unsafe", "landlock", "auto", "bubblewrap")
+"""The sandboxes, from the loosest to the strictest."""
 
 
 class Row(NamedTuple):
@@ -342,3 +346,15 @@ def test_a_proposal_tells_for_every_key_whether_it_counts(project: Project) -> N
         ("limits.idle", "never", "5m"),
         ('catalog."a:*".context_tokens', "trusted", None),
     ]
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize("before", MODES)
+@pytest.mark.parametrize("wanted", MODES)
+def test_a_project_chooses_a_stricter_sandbox_and_no_looser_one(
+    project: Project, before: str, wanted: str
+) -> None:
+    (project.home.folder / "config.toml").write_text(f'sandbox.mode = "{before}"\n')
+    found = project.says(f'[sandbox]\nmode = "{wanted}"')
+    stricter = wanted if MODES.index(wanted) > MODES.index(before) else before
+    assert found.policy.walls.backend == stricter

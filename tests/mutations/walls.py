@@ -267,8 +267,8 @@ WALLS = (
     Mutation(
         "a process with a sandbox runs commands of a run without one outside",
         _BUILDS,
-        'walls.backend if walls.backend != "unsafe" else self._backend',
-        "walls.backend",
+        'if self._backend != "unsafe" or walls.backend == "unsafe":',
+        'if walls.backend == "unsafe" and self._backend == "unsafe":',
         _FENCES,
     ),
     Mutation(
@@ -277,6 +277,20 @@ WALLS = (
         "if sandbox is None or found.fault:",
         "if sandbox is None:",
         _CLI,
+    ),
+    Mutation(
+        "another sandbox takes the place of the one that a session names",
+        _BUILDS,
+        'if walls.backend not in ("auto", "unsafe", backend):',
+        'if walls.backend not in ("auto", "unsafe", "landlock", backend):',
+        _FENCES,
+    ),
+    Mutation(
+        "a project chooses landlock where a person had the strictest",
+        "config/keys.py",
+        '_MODES = ("bubblewrap", "auto", "landlock", "unsafe")',
+        '_MODES = ("bubblewrap", "landlock", "auto", "unsafe")',
+        "tests/config/test_project.py",
     ),
     Mutation(
         "without namespaces, root keeps its capabilities",

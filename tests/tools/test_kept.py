@@ -95,7 +95,8 @@ def test_what_came_instead_is_kept_under_another_name(workspace: Path) -> None:
     changed = put_back(copies)
     assert changed == [str(workspace / ".git/hooks/post-commit"), str(workspace / ".envrc")]
     assert (workspace / f".envrc{ASIDE}").read_text() == "of a person"
-    assert (workspace / f".git/hooks/post-commit{ASIDE}").read_text() == "new"
+    assert (workspace / f".git/hooks.post-commit{ASIDE}").read_text() == "new"
+    assert [path.name for path in (workspace / ".git/hooks").iterdir()] == ["pre-commit"]
 
 
 def test_a_protected_file_that_moved_to_another_protected_name_does_not_stay_there(workspace: Path) -> None:

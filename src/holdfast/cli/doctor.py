@@ -41,6 +41,7 @@ from holdfast.storage.errors import storage_errors
 from holdfast.storage.home import DATABASE, was_used
 from holdfast.views.lines import Line, Span, neutral
 
+_NO_GROUPS = "limits hold for each process, and Holdfast counts processes; it uses no groups of the kernel"
 _PROXY_PROBE = "holdfast.sandbox.proxy_probing:attempt"
 _OLDEST_PYTHON = (3, 11)
 _DISK_FAULT_BYTES = 100 << 20
@@ -223,19 +224,18 @@ def check_sandbox(home: Home) -> Iterator[Finding]:
     for name, each in found.items():
         told = each.fault or f"it works; it does not stop {'; '.join(each.leaves_open)}"
         yield Finding(f"sandbox.{name}", "warning" if each.fault else "ok", told, each.hint)
+    yield Finding("sandbox.cgroups", "ok", _NO_GROUPS)
     with contextlib.suppress(ConfigError):
-        mode = load(home, Path.cwd(), {}, os.environ).settings["sandbox.mode"]
-        if mode.value != "unsafe":
-            is_broken = bool(found[mode.value].fault)
-            hint = "Runs that offer the shell exit with 8." if is_broken else ""
-            yield Finding(
-                "sandbox.mode", "fault" if is_broken else "ok", f"commands run in {mode.value}", hint
-            )
-        elif mode.layer == "default":
+        mode = load(home, Path.cwd(), {}, os.environ).settings["sandbox.mode"].value
+        working = [name for name, each in found.items() if not each.fault and mode in ("auto", name)]
+        if mode == "unsafe":
             hint = "Give Holdfast only tasks that may do what you may do."
             yield Finding("sandbox.mode", "warning", UNSAFE, hint)
+        elif working:
+            yield Finding("sandbox.mode", "ok", f'commands run in {working[0]}, as mode = "{mode}" says')
         else:
-            yield Finding("sandbox.mode", "ok", "commands run with your own permissions, as you chose")
+            hint = "Runs that offer the shell exit with 8."
+            yield Finding("sandbox.mode", "fault", f'no sandbox works for mode = "{mode}"', hint)
 
 
 def check_shell(home: Home) -> Iterator[Finding]:

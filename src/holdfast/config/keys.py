@@ -136,8 +136,8 @@ _MEMORY_BYTES = (64 << 20, 1 << 44)
 _FILE_BYTES = (1 << 20, 1 << 50)
 _PROCESSES = (8, 100_000)
 _CPU_S = (1, 30 * 86_400)
-_MODES = ("bubblewrap", "landlock", "unsafe")
-"""From the strictest to the loosest."""
+_MODES = ("bubblewrap", "auto", "landlock", "unsafe")
+"""From the strictest to the loosest. `auto` is never less than `landlock`, and may be more."""
 _FOLDERS = 'folders, like ["~/.pyenv", "/srv/data"]'
 
 
@@ -246,8 +246,8 @@ KEYS: tuple[Key, ...] = (
     Key(
         "sandbox.mode",
         choice(*_MODES),
-        "How commands are confined. `unsafe` runs them with the user's own permissions.",
-        "unsafe",
+        "How commands are confined: `auto` by the strictest that works, `unsafe` not at all.",
+        "auto",
         "tighten",
         _fenced,
     ),

@@ -49,10 +49,9 @@ _NAMES_TOOLS = frozenset(
 _AND = " and "
 """Between the origins of a value to which several sources add."""
 UNSAFE = (
-    "Commands run with your own permissions, and no sandbox confines them."
-    ' Set [sandbox] mode = "bubblewrap", or accept it with mode = "unsafe".'
+    'Commands run with your own permissions, and no sandbox confines them, as [sandbox] mode = "unsafe" says.'
 )
-"""The warning of a configuration that does not say that this is wanted."""
+"""The warning of a configuration without a sandbox. Only a person can want that, and reads it in every run."""
 
 
 def load(
@@ -215,7 +214,7 @@ def _merge(sources: list[Source], problems: list[str], workspace: Path | None = 
             unknown += _unknown_tools(given)
     _check_order(settings, "repeat.note", "repeat.stop", problems)
     _check_order(settings, "compaction.to", "compaction.at", problems)
-    if settings["sandbox.mode"].layer == "default":
+    if settings["sandbox.mode"].value == "unsafe":
         warnings.append(UNSAFE)
     if workspace is not None and not settings["tools.packages"].value:  # else other tools may come
         warnings += unknown

@@ -35,14 +35,14 @@ def notices(settings: Settings, sandbox: Finding | None) -> Iterable[str]:
             )
         yield from unknowns(facts)
     if sandbox is not None:
-        hosts = settings.policy.allowed_hosts
+        hosts = settings.policy.allowed_hosts if sandbox.backend == "bubblewrap" else ()
         network = (
             f"and reach {', '.join(hosts[:_SHOWN])}{' ...' if len(hosts) > _SHOWN else ''}" if hosts else ""
         )
         unasked = _UNASKED if settings.policy.sandboxed == "allow" else ""
         yield (
             f"Commands run in a sandbox ({sandbox.backend}), {network or 'without network'}.{unasked} "
-            f"It does not stop {'; '.join(sandbox.leaves_open)}."
+            f"It does not stop {'; '.join(sandbox.leaves_open)}.{sandbox.hint and f' {sandbox.hint}'}"
         )
 
 

@@ -18,6 +18,7 @@ from holdfast.errors import UsageError, clearing_up
 from holdfast.library.tools import distinct
 from holdfast.protocol.commands import Stop, owner
 from holdfast.protocol.ports import Tool
+from holdfast.tools.fencing import STARTING
 
 SENDER = owner("agent", "library")
 _STOP_S = 5.0
@@ -54,8 +55,8 @@ class Runtime:
         self.config = load_only(self._source)
         self._home = None if home is None else find_home(str(home), {})
         self._tools = distinct(tools)
-        self._offered: tuple[str, ...] | None = None
-        """The names of the tools that its runs may have; None: any."""
+        self._offered: tuple[str, ...] = ()
+        """The tools that its runs surely may have. An agent that comes later may have others (`App.confine`)."""
         self._memory = open_store(None) if self._home is None else None
         """The sessions without a home. They outlive an event loop."""
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -142,7 +143,7 @@ class Runtime:
             self.config,
             self._home,
             extra_tools=self._tools,
-            offers=lambda name: self._offered is None or name in self._offered,
+            offers=lambda name: name in self._offered,
             environ=os.environ,
             memory=self._memory,
         )
@@ -182,5 +183,5 @@ def owned(
     git copies nothing, it needs no sandbox.
     """
     made = Runtime(home=home, config=config, tools=tools)
-    made._offered = None if is_isolated else offered
+    made._offered = (*STARTING, *offered) if is_isolated else offered
     return made

@@ -15,6 +15,8 @@ from msgspec.structs import replace
 from holdfast.protocol.traffic import Exchange, StandIn
 
 Backend = Literal["bubblewrap", "landlock", "unsafe"]
+Mode = Literal["auto", "bubblewrap", "landlock", "unsafe"]
+"""The sandbox that the configuration asks for. `auto` is the strictest one that works."""
 Network = Literal["none", "proxy"]
 
 MEMORY_BYTES = 2 << 30

@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.protocol.codec import Selected, StoredRecord
 from holdfast.protocol.commands import NOBODY, Principal
-from holdfast.protocol.fence import Walled
+from holdfast.protocol.fence import Sandbox, Walled
 from holdfast.protocol.grants import Grant
 from holdfast.protocol.hooks import Hook, HookAnswer, Occasion
 from holdfast.protocol.limits import ModelFacts
@@ -530,6 +530,10 @@ class Tools(Protocol):
         Raises:
             UsageError: the name is taken, or not every provider accepts it.
         """
+        ...
+
+    def confine(self, sandbox: Sandbox) -> None:
+        """Start programs in this sandbox from now on."""
         ...
 
     def specs(self, settings: Settings) -> Sequence[ToolSpec]:

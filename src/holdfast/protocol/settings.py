@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import fields, replace
 
 from holdfast.protocol.allowed import EVERYWHERE
-from holdfast.protocol.fence import CPU_S, FILE_BYTES, MEMORY_BYTES, PROCESSES, Backend
+from holdfast.protocol.fence import CPU_S, FILE_BYTES, MEMORY_BYTES, PROCESSES, Mode
 from holdfast.protocol.hooks import Hook
 from holdfast.protocol.limits import DEFAULT_MAX_OUTPUT_TOKENS, Limits, ModelFacts
 from holdfast.protocol.notify import NotifyAbout
@@ -68,7 +68,8 @@ Unproved = Literal["ask", "allow"]
 class Walls(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The sandbox of commands, and what they may use beside the workspace. Paths may begin with `~`."""
 
-    backend: Backend = "unsafe"
+    backend: Mode = "unsafe"
+    """What the configuration asks for."""
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
     memory_bytes: int = MEMORY_BYTES

@@ -2,32 +2,60 @@
 
 from __future__ import annotations
 
+import platform
+import sys
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from msgspec.structs import replace
+
 from holdfast.errors import SandboxUnavailable
-from holdfast.protocol.fence import Backend, Finding, Sandbox
+from holdfast.protocol.fence import Finding, Mode, Sandbox
 from holdfast.sandbox import bubblewrap, landlock
 
 _MAKERS: Mapping[str, Callable[[], Sandbox | Finding]] = MappingProxyType(
     {"bubblewrap": bubblewrap.make, "landlock": landlock.make}
 )
+"""The strictest first."""
+_NONE = "No sandbox works here, so no command runs."
+_NOT_LINUX = f"{_NONE} Holdfast has none for this system yet ({{system}})."
 _WAY_OUT = 'With mode = "unsafe", commands run with your own permissions.'
 
 
-async def opened(backend: Backend) -> tuple[Sandbox, Finding]:
-    """Return the sandbox of this name, and what the probe found.
+async def opened(mode: Mode) -> tuple[Sandbox, Finding]:
+    """Return the sandbox of this name, and what the probe found; with `auto`, the strictest that works.
 
     Raises:
-        SandboxUnavailable: it does not keep a program inside its fence here.
+        SandboxUnavailable: none does, or the one that was asked for does not.
     """
-    sandbox, found = await _probed(backend)
+    if mode == "auto":
+        return await _strictest()
+    sandbox, found = await _probed(mode)
     if sandbox is None or found.fault:
         raise SandboxUnavailable(
-            f'The sandbox of [sandbox] mode = "{backend}" cannot be used: {found.fault}',
+            f'The sandbox of [sandbox] mode = "{mode}" cannot be used: {found.fault}',
             hint=" ".join(filter(None, (found.hint, _WAY_OUT))),
         )
     return sandbox, found
+
+
+async def _strictest() -> tuple[Sandbox, Finding]:
+    if not sys.platform.startswith("linux"):
+        raise SandboxUnavailable(_NOT_LINUX.format(system=platform.system()), hint=_WAY_OUT)
+    missed: list[Finding] = []
+    for name in _MAKERS:
+        sandbox, found = await _probed(name)
+        if sandbox is not None and not found.fault:
+            return sandbox, replace(found, hint=" ".join(map(_said, missed)))
+        missed.append(found)
+    told = " ".join(f"{each.backend}: {each.fault}" for each in missed)
+    raise SandboxUnavailable(
+        f"{_NONE} {told}", hint=" ".join(filter(None, (*(each.hint for each in missed), _WAY_OUT)))
+    )
+
+
+def _said(missed: Finding) -> str:
+    return " ".join(filter(None, (f"{missed.backend} would stop more: {missed.fault}", missed.hint)))
 
 
 async def findings() -> Mapping[str, Finding]:

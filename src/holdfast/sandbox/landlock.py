@@ -76,6 +76,9 @@ _FIRST_FD = 100
 class Landlock:
     """Fences processes with the kernel's Landlock.
 
+    None has a network, whatever its fence allows: Landlock knows ports and no addresses, so a way to the proxy would
+    lead to other machines, too.
+
     Args:
         abi: The version of it.
     """
@@ -135,6 +138,7 @@ class Landlock:
             argv=(os.path.realpath(sys.executable), "-I", "-S", "-c", _CHILD, str(number), *launch.argv),
             given={number: b"".join(_field(each) for rule in rules for each in rule)},
             opened=opened,
+            pass_fds=tuple(fd for fd in launch.pass_fds if fd != launch.way_fd),
             own_folder=own,
             processes=fence.processes,
             env={

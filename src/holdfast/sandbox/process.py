@@ -81,6 +81,10 @@ class Processes:
         """The ways out of the calls that run, by their keys."""
         self._proxy = Proxy(lambda launch: self._run(launch, lambda _: None))
 
+    def confine(self, sandbox: Sandbox) -> None:
+        """Let nothing begin without a fence from now on."""
+        self._sandbox = sandbox
+
     @property
     def is_fenced(self) -> bool:
         """Whether each launch needs a fence."""

@@ -114,7 +114,7 @@ class _Stage(Runtime):
         self.store = store
 
     def _opened(self) -> AbstractAsyncContextManager[App]:
-        return open_app(self.config, None, environ={}, memory=self.store)
+        return open_app(self.config, None, environ={}, memory=self.store, offers=lambda _: False)
 
 
 async def _lived(stage: _Stage, agent: Agent[Any], text: str, store: Store, deps: object) -> Result[Any]:

@@ -188,11 +188,15 @@ def _content(path: str, otherwise: bytes) -> bytes:
 def put_aside(path: str) -> bool:
     """Rename it. Nothing on the way may be a link: a program may swap a folder at any moment."""
     with suppress(OSError), folder_of(path) as (folder, name):
-        names = {*os.listdir(folder)}
-        free = next(each for each in _names(name) if each not in names)
-        os.rename(name, free, src_dir_fd=folder, dst_dir_fd=folder)
+        os.rename(name, free_name(name, folder), src_dir_fd=folder, dst_dir_fd=folder)
         return True
     return False
+
+
+def free_name(name: str, folder: int) -> str:
+    """Return a name for what is put aside, which nothing in the folder of the descriptor has."""
+    names = {*os.listdir(folder)}
+    return next(each for each in _names(name) if each not in names)
 
 
 def _names(name: str) -> Iterator[str]:

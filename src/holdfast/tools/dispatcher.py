@@ -18,7 +18,7 @@ from holdfast.policy.reaching import hosts_of, is_approved
 from holdfast.policy.rules import offers
 from holdfast.protocol.answers import ANSWER
 from holdfast.protocol.failures import Failure
-from holdfast.protocol.fence import Walled
+from holdfast.protocol.fence import Sandbox, Walled
 from holdfast.protocol.messages import ToolCall
 from holdfast.protocol.outcomes import Probed
 from holdfast.protocol.ports import CallContext, Proposal, RawResult, Tool
@@ -109,6 +109,11 @@ class Dispatcher:
         known = self.registry.found(tool.spec.name)
         if known is None or known.tool is not tool:
             self.registry.add(tool)
+
+    def confine(self, sandbox: Sandbox) -> None:
+        """Start programs in this sandbox from now on."""
+        self._background.processes.confine(sandbox)
+        self._fences.confine(sandbox.backend)
 
     def specs(self, settings: Settings) -> Sequence[ToolSpec]:
         """Return what the model is offered, in a stable order."""

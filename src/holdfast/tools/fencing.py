@@ -68,6 +68,11 @@ STARTING = frozenset(
     {"shell", "grep", "read_output", "web_fetch", "web_search", "git_status", "git_diff", "git_log"}
 )
 """The built-in tools that start programs."""
+_STRICTEST: Backend = "bubblewrap"
+"""Stands for the sandbox that a process does not have: no command runs."""
+_OTHER = (
+    "Nothing was run: the session runs commands in {asked}, and this process in {found}, by [sandbox] mode."
+)
 _CHANGED = (
     "Nothing was run: the folders that its sandbox shows have changed since the call was allowed. It can be called "
     "again."
@@ -160,6 +165,11 @@ def may_start(policy: Policy, tools: Iterable[Tool], offers: Callable[[str], boo
     return any(is_configured(name, policy) and offers(name) for name in (*STARTING, *others))
 
 
+def starts(names: Iterable[str], tools: Iterable[object]) -> bool:
+    """Return whether a built-in tool with such a name, or one of the others, starts programs."""
+    return not STARTING.isdisjoint(names) or any(map(_starts, tools))
+
+
 def own_fence(
     processes: Processes,
     *readable: str,
@@ -202,9 +212,15 @@ class Fences:
         """What each folder has in it, by the top that it was found below, the one looked at last at the end."""
         self._lock = Lock()
 
+    def confine(self, backend: Backend) -> None:
+        """Use this sandbox from now on."""
+        self._backend = backend
+
     def backend(self, walls: Walls) -> Backend:
         """Return the sandbox of a run's commands. Neither the run nor this process can do without the other's."""
-        return walls.backend if walls.backend != "unsafe" else self._backend
+        if self._backend != "unsafe" or walls.backend == "unsafe":
+            return self._backend
+        return _STRICTEST if walls.backend == "auto" else walls.backend
 
     def rules(
         self, workspace: str, walls: Walls, readable: Iterable[str] = (), hosts: Sequence[str] = ()
@@ -284,7 +300,7 @@ class Fences:
         Raises:
             Refused: no command may run in such a workspace.
         """
-        backend = self.backend(walls)
+        backend = self._agreed(walls)
         readable = tool.readable() if _may_start(tool) else None
         if backend == "unsafe" or readable is None:
             return None
@@ -313,7 +329,7 @@ class Fences:
         Raises:
             Refused: no command may run in such a workspace, or the fence is not the recorded one.
         """
-        if self.backend(walls) == "unsafe":
+        if self._agreed(walls) == "unsafe":
             return launch
         is_cut = walled is None or walled.network == "none"
         reached = () if is_cut else hosts
@@ -354,6 +370,17 @@ class Fences:
             check=check,
             put_right=put_all_right,
         )
+
+    def _agreed(self, walls: Walls) -> Backend:
+        """Return the sandbox of a run's commands.
+
+        Raises:
+            Refused: the run asks for another one than this process has.
+        """
+        backend = self.backend(walls)
+        if walls.backend not in ("auto", "unsafe", backend):
+            raise Refused(_OTHER.format(asked=walls.backend, found=backend))
+        return backend
 
     def _repository(self, workspace: str) -> Sequence[str]:
         """Return the folders of a repository that lies elsewhere, as a worktree's and a submodule's do. One that does

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 
 import msgspec
@@ -20,7 +20,7 @@ import msgspec
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.policy.paths import is_inside
 from holdfast.protocol.fence import Fence
-from holdfast.tools.aside import Place, folder_of, put_aside, seen
+from holdfast.tools.aside import Place, folder_of, free_name, put_aside, seen
 from holdfast.tools.blocking import Refused
 
 MAX_BYTES = 32 << 20
@@ -58,6 +58,8 @@ class Kept(msgspec.Struct, frozen=True):
     """By path. A folder comes before what is in it."""
     above: Mapping[str, int]
     """Folders that hold something protected, with a descriptor of each, a folder before what is in it."""
+    tops: tuple[str, ...]
+    """The paths that the fence protects."""
     read_ns: int
 
 
@@ -94,7 +96,7 @@ def keep(fence: Fence, homes: Iterable[str]) -> Kept:
     for path in _above(fence)[:_MOST_HELD]:
         with suppress(OSError):
             above[path] = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
-    return Kept(copies, above, read_ns)
+    return Kept(copies, above, fence.protected, read_ns)
 
 
 def put_back(kept: Kept) -> list[str]:
@@ -102,10 +104,10 @@ def put_back(kept: Kept) -> list[str]:
     changed = [path for path, fd in kept.above.items() if _moved_back(path, fd)]
     for path, copy in kept.copies.items():
         if not _is_same(path, copy, kept.read_ns):
-            _make_again(path, copy)
+            _make_again(path, copy, kept.tops)
             changed.append(path)
         if stat.S_ISDIR(copy.mode):
-            changed += _emptied(path, kept.copies)
+            changed += _emptied(path, kept)
     return changed
 
 
@@ -206,7 +208,7 @@ def _moved_back(path: str, fd: int) -> bool:
     return False
 
 
-def _make_again(path: str, copy: _Copy) -> None:
+def _make_again(path: str, copy: _Copy, tops: Iterable[str]) -> None:
     """Make a file, a folder or a link as it was. What is there instead is put aside."""
     with suppress(OSError):
         os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -220,7 +222,7 @@ def _make_again(path: str, copy: _Copy) -> None:
                 os.close(fd)
             return
         if is_there:
-            put_aside(path)
+            _set_aside(path, tops)
         if stat.S_ISLNK(copy.mode):
             os.symlink(copy.target, name, dir_fd=folder)
         elif stat.S_ISDIR(copy.mode):
@@ -250,9 +252,20 @@ def _has_other_mode_only(path: str, copy: _Copy) -> bool:
     return False
 
 
-def _emptied(path: str, known: Collection[str]) -> list[str]:
+def _emptied(path: str, kept: Kept) -> list[str]:
     """Put aside what came into a protected folder."""
     with suppress(OSError):
-        came = [each for name in os.listdir(path) if (each := os.path.join(path, name)) not in known]
-        return [each for each in came if put_aside(each)]
+        came = [each for name in os.listdir(path) if (each := os.path.join(path, name)) not in kept.copies]
+        return [each for each in came if _set_aside(each, kept.tops)]
     return []
+
+
+def _set_aside(path: str, tops: Iterable[str]) -> bool:
+    """Put aside what lies at a path, out of the protected folder: its programs may read all that is in it."""
+    top = next((each for each in tops if each != path and is_inside(each, path)), "")
+    if not top:
+        return put_aside(path)
+    with suppress(OSError), folder_of(path) as (source, name), folder_of(top) as (target, above):
+        os.rename(name, free_name(f"{above}.{name}", target), src_dir_fd=source, dst_dir_fd=target)
+        return True
+    return False
