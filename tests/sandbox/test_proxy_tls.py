@@ -136,6 +136,23 @@ async def test_a_program_that_does_not_trust_the_proxy_fails_with_the_reason(
     assert "does not accept the certificate of Holdfast's proxy" in told.why
 
 
+async def test_a_program_that_speaks_no_tls_in_its_tunnel_fails_with_the_reason(
+    world: World, authorities: tuple[Authority, Authority]
+) -> None:
+    async with alone([world.host], secrets=(world.secret,), authority=authorities[1]) as call:
+        tunnel, plain = f"CONNECT {world.host} HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n"
+        reader, writer = await asyncio.open_connection("127.0.0.1", call.port)
+        writer.write(tunnel.encode())
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+        writer.write(plain)
+        async with asyncio.timeout(5):
+            await reader.read()
+        writer.transport.abort()
+        (told,) = await call.told()
+    assert (told.verdict, world.server.heard) == ("failed", [])
+    assert "speaks HTTP without TLS in a tunnel" in told.why
+
+
 @pytest.mark.requirement("S7")
 async def test_a_server_that_this_machine_does_not_trust_gets_no_secret(
     world: World, authorities: tuple[Authority, Authority], monkeypatch: pytest.MonkeyPatch

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import NoReturn
 
@@ -49,6 +50,10 @@ _CALL_ENDED = "The call ended before."
 NOT_TRUSTED = (
     "The program does not accept the certificate of Holdfast's proxy, which reads requests to {host} "
     "because a secret is for it. Programs that insist on the host's own certificate cannot use secrets."
+)
+NOT_SECURED = (
+    "The program speaks HTTP without TLS in a tunnel to {host}, where Holdfast's proxy expects TLS because a "
+    "secret is for it. Without a tunnel, the proxy sends HTTP on."
 )
 
 Tell = Callable[[Exchange], None]
@@ -138,8 +143,10 @@ async def _look_inside(passage: _Passage, target: Target, tell: Tell) -> None:
     """Answer the request that comes through a tunnel, and tell of it instead of the tunnel."""
     try:
         plain = await passage.opened(target)
-    except OSError:
-        raise _Stopped("failed", 502, NOT_TRUSTED.format(host=target.host)) from None
+    except OSError as error:
+        is_plain = isinstance(error, ssl.SSLError) and error.reason == "HTTP_REQUEST"
+        why = (NOT_SECURED if is_plain else NOT_TRUSTED).format(host=target.host)
+        raise _Stopped("failed", 502, why) from None
     passage.has_begun = False
     await _answer(passage.inner(plain, target), tell)
 
