@@ -467,4 +467,25 @@ CONDUCT = (
         "if True:",
         "tests/core/test_ledger.py",
     ),
+    Mutation(
+        "the base of the first request counts as sent before",
+        "runtime/prepare.py",
+        "return edit.fresh_bytes + (len(self._base) if is_new else 0)",
+        "return edit.fresh_bytes",
+        "tests/scenarios/test_loop.py",
+    ),
+    Mutation(
+        "the base of a last pass counts as new",
+        "runtime/prepare.py",
+        " and not is_last_pass\n        return edit",
+        "\n        return edit",
+        "tests/scenarios/test_loop.py",
+    ),
+    Mutation(
+        "the gates never learn how many calls an hour had",
+        "runtime/prepare.py",
+        "started=_started_beside(call, state, now_ms),",
+        "started=0,",
+        "tests/scenarios/test_loop.py",
+    ),
 )

@@ -156,4 +156,25 @@ HOOKS = (
         "",
         _FILES,
     ),
+    Mutation(
+        "a hook has no more time than a prepare step",
+        "runtime/prepare.py",
+        "            limit_s += longest_s(",
+        "            longest_s(",
+        "tests/scenarios/test_hooks.py",
+    ),
+    Mutation(
+        "the detail of a failure to prepare a step has no bound",
+        "runtime/prepare.py",
+        "(traceback.format_exception(error)))[-MAX_DETAIL_CHARS:]",
+        "(traceback.format_exception(error)))",
+        "tests/scenarios/test_slow_steps.py",
+    ),
+    Mutation(
+        "a step that is too late does not say how long it took",
+        "runtime/prepare.py",
+        'raise Left(f"It took longer than {limit_s:g} s.") from None',
+        "raise",
+        "tests/scenarios/test_slow_steps.py",
+    ),
 )

@@ -14,6 +14,7 @@ from holdfast.protocol.commands import Pause, Resolve, Send, Stop, owner
 from holdfast.protocol.ports import Store
 from holdfast.protocol.rules import PolicyRule
 from holdfast.runtime.controller import SessionController
+from holdfast.runtime.prepare import PREPARE_LIMIT_S
 from holdfast.testing.clock import JumpingClock
 from holdfast.testing.invariants import check_session, ended
 from holdfast.testing.scenarios import SESSION_KEY, Scenario, World, controller_of, records_of, settings_of
@@ -298,3 +299,19 @@ def test_a_session_with_hooks_is_decided_again_as_it_was_recorded(
     found = replay(whole.session, SESSION_KEY, whole.records)
     assert not found.differences
     assert found.records == len(whole.records)
+
+
+@pytest.mark.requirement("S4", "H1")
+def test_a_hook_has_its_own_time_beside_the_limit_of_a_prepare_step(volatile: Stage) -> None:
+    async def nothing(*_: object) -> None:
+        """Nobody asks for anything."""
+
+    patient = scene(
+        "patient",
+        [calls(call("note", text="endless")), DONE],
+        source("hang", timeout_s=2 * PREPARE_LIMIT_S),
+    )
+    _, records, took_ms = volatile.run(played(patient, nothing))
+    (refused,) = events_of(records, e.ToolCallRefused)
+    assert "hang" in refused.failure.message, refused
+    assert took_ms >= 2_000 * PREPARE_LIMIT_S

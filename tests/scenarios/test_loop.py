@@ -11,7 +11,8 @@ from holdfast.core.causes import Outcome
 from holdfast.core.decide import decide
 from holdfast.core.evolve import fold
 from holdfast.protocol import events as e
-from holdfast.protocol.commands import Continue
+from holdfast.protocol.approvals import ApprovalRequested
+from holdfast.protocol.commands import Continue, Resolve
 from holdfast.protocol.limits import Limits
 from holdfast.protocol.ports import Store
 from holdfast.protocol.tools import CallResult
@@ -19,6 +20,7 @@ from holdfast.testing.clock import JumpingClock
 from holdfast.testing.faults import Faults
 from holdfast.testing.invariants import check_session, ended
 from holdfast.testing.scenarios import Played, Scenario, Step, play, play_with_crash, say
+from tests.scenarios.scenes import _with as with_steps
 from tests.scenarios.scenes import call, calls, tools_of, words
 from tests.scenarios.stage import Stage
 
@@ -180,3 +182,32 @@ def test_after_a_limit_another_run_goes_on_with_fresh_limits(run: Run) -> None:
     played = run(scenario)
     assert ended(played.records) == [("limit", "turns"), ("done", "answer")]
     assert answer_of(played) == "Now all."
+
+
+def test_a_request_counts_as_new_what_the_last_one_did_not_have(run: Run) -> None:
+    """What is new is charged in full, and what a provider keeps is not. A last pass shares most of its base."""
+    played = run(Scenario("work", looks(2), tools_of))
+    first, second, third = [
+        r.event.request for r in played.records if isinstance(r.event, e.ModelCallStarted)
+    ]
+    assert first.size_bytes - len(first.tail) <= first.fresh_bytes <= first.size_bytes
+    assert 0 < second.fresh_bytes < second.size_bytes // 4
+    assert 0 < third.fresh_bytes < third.size_bytes // 4
+    played = run(Scenario("limit", looks(1), tools_of, limits=Limits(turns=1)))
+    first, last = [r.event.request for r in played.records if isinstance(r.event, e.ModelCallStarted)]
+    assert last.base != first.base
+    assert 0 < last.fresh_bytes < last.size_bytes // 2
+
+
+def test_more_calls_than_an_hour_allows_wait_for_a_person(run: Run) -> None:
+    hurried = Scenario(
+        "hurried",
+        looks(3),
+        tools_of,
+        with_steps(Step(Resolve("", "approve"))),
+        settings={"actions_per_hour": 2},
+    )
+    events = [record.event for record in run(hurried).records]
+    (asked,) = [event for event in events if isinstance(event, ApprovalRequested)]
+    assert [each.by for each in asked.decisions if each.verdict == "ask"] == ["rate"]
+    assert asked.call_id == "t3.c1"

@@ -18,7 +18,7 @@ from holdfast.protocol.tools import Expectation, ToolSpec
 from holdfast.redact import make_redactor
 from holdfast.runtime.controller import SessionController
 from holdfast.runtime.ports import Ports
-from holdfast.runtime.prepare import PREPARE_LIMIT_S
+from holdfast.runtime.prepare import MAX_DETAIL_CHARS, PREPARE_LIMIT_S
 from holdfast.testing.clock import JumpingClock
 from holdfast.testing.invariants import check_session, ended
 from holdfast.testing.scenarios import Scenario, World, controller_of, records_of, settings_of
@@ -154,8 +154,9 @@ def test_a_pause_in_the_middle_of_a_plan_starts_nothing(stage: Stage) -> None:
         UsageError("No key is set.", hint="Set OPENAI_API_KEY."),
         ProviderUnavailable("It is gone."),
         KeyError("x"),
+        KeyError("x" * 10 * MAX_DETAIL_CHARS),
     ],
-    ids=["no key", "gone", "bug"],
+    ids=["no key", "gone", "bug", "long"],
 )
 def test_a_model_that_cannot_be_called_ends_the_run_with_a_record_and_leaves_no_command(
     stage: Stage, error: Exception
@@ -183,6 +184,7 @@ def test_a_model_that_cannot_be_called_ends_the_run_with_a_record_and_leaves_no_
     records = stage.run(play)
     (unready,) = [r.event for r in records if isinstance(r.event, e.ModelCallUnready)]
     assert unready.failure.code == "provider_unready"
+    assert 0 < len(unready.failure.detail) <= MAX_DETAIL_CHARS
     assert getattr(error, "message", "bug") in unready.failure.message
     assert ended(records) == [("failed", "provider_unready")]
 
