@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import json
 import os
 import select
@@ -214,8 +215,7 @@ def main() -> None:
     door, driver, wakes = socket.socket(fileno=0), _pidfd(int(sys.argv[1])), _wakes()
     guards: dict[int, socket.socket] = {}
     """The sockets of the calls too, so that a driver learns when the tree of a call is gone."""
-    orphaned: list[socket.socket] = []
-    """The calls whose guards were killed."""
+    orphaned: list[socket.socket] = []  # the calls whose guards were killed
     is_open = True
     while is_open or guards or orphaned:
         sources = [wakes, door.fileno(), *driver] if is_open else [wakes]
@@ -355,8 +355,6 @@ def _started(request: dict[str, Any], fds: list[int]) -> tuple[int, tuple[int, i
     Raises:
         _TooLate: the driver may have lost its session by now.
     """
-    import fcntl
-
     _limit(request["limits"])
     others = [*([0] if request["has_stdin"] else []), *([2] if request["has_stderr"] else [])]
     given = {int(number): _file_with(bytes.fromhex(content)) for number, content in request["given"].items()}
@@ -516,6 +514,10 @@ def _watch(root: int, control: socket.socket, ends: list[int], wakes: int, insid
     for first in inside.first if inside else ():
         with contextlib.suppress(OSError):
             signal.pidfd_send_signal(first, signal.SIGKILL)
+    # The kernel ends all others with the first one, before anybody could find them in the list of all processes.
+    until = time.monotonic() + (_COUNT_S if inside and inside.first else 0)
+    while is_left() and (left_s := until - time.monotonic()) > 0:
+        _ready([wakes], left_s)
     _end_all(root, wakes, is_left)
 
 
