@@ -404,6 +404,22 @@ async def test_a_call_runs_in_the_fence_that_its_intent_records_if_the_run_or_th
 
 
 @pytest.mark.requirement("L2")
+@pytest.mark.parametrize(("asked", "found"), [("bubblewrap", "landlock"), ("landlock", "bubblewrap")])
+async def test_no_other_sandbox_takes_the_place_of_the_one_that_a_session_names(
+    tmp_path: Path, workspace: Path, asked: Backend, found: Backend
+) -> None:
+    fences, walls = Fences(OwnPlaces(), str(tmp_path / "home"), found), Walls(backend=asked)
+    shell = Shell(Background(), fences)
+    with pytest.raises(Refused, match=f"in {asked}, and this process in {found}"):
+        await fences.recorded(shell, str(workspace), walls)
+    with pytest.raises(Refused, match=f"in {asked}, and this process in {found}"):
+        await fences.around(LAUNCH, str(workspace), walls)
+    walled = await fences.recorded(shell, str(workspace), Walls(backend="auto"))
+    assert walled is not None
+    assert walled.backend == found
+
+
+@pytest.mark.requirement("L2")
 async def test_a_call_does_not_run_in_another_fence_than_its_intent_records(
     fences: Fences, workspace: Path, tmp_path: Path
 ) -> None:
