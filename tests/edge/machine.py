@@ -122,7 +122,7 @@ def unconfined(home: Path) -> dict[str, str]:
     something to say about it counts.
     """
     file = home / "config.toml"
-    says = file.exists() and re.search(r"(?m)^\[?sandbox\b", file.read_text(errors="replace"))
+    says = file.is_file() and re.search(r"(?m)^\[?sandbox\b", file.read_text(errors="replace"))
     return {} if says else {"HOLDFAST_SANDBOX_MODE": "unsafe"}
 
 
