@@ -52,7 +52,7 @@ def content_of(home: Path) -> Any:
     return json.loads((home / FILE).read_bytes())
 
 
-@pytest.mark.requirement("S7")
+@pytest.mark.requirement("S7", "A14")
 def test_values_come_back_and_the_file_has_none_of_them(filled: Path) -> None:
     assert store(filled).values() == {"A": VALUE, "b.c-d_1": VALUE + "2"}
     assert VALUE.encode() not in b"".join(path.read_bytes() for path in filled.iterdir())

@@ -697,6 +697,7 @@ def waits() -> bool:
 
 
 def shares(size: int) -> bool:
+    signal.alarm(60)  # a machine with much other work takes long
     with mmap.mmap(-1, size) as taken:
         for place in range(0, size, 4096):
             taken[place] = 1

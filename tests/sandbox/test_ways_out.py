@@ -70,6 +70,7 @@ def above(pid: int) -> Iterator[int]:
         yield pid
 
 
+@pytest.mark.requirement("H4", "C12", "L2")
 async def test_programs_reach_a_listed_server_and_nothing_else(
     processes: Processes, server: WebServer, tmp_path: Path
 ) -> None:
