@@ -38,8 +38,11 @@ _HINT = (
     "(`--security-opt seccomp=unconfined --security-opt systempaths=unconfined`)."
 )
 _NOT_ITSELF = "Look whether the bwrap that PATH leads to is the program of the package bubblewrap."
-_KERNEL = ("/proc/sys", "/proc/bus", "/proc/fs", "/proc/irq", "/proc/acpi", "/proc/scsi")
+_KERNEL = "/proc/sys"
 """Settings of the kernel, which root could change."""
+_KERNEL_FOLDERS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/acpi", "/proc/scsi")
+"""More of these, which nothing reads. An empty folder over one costs less than a mount that is read-only: for such a
+mount `bwrap` reads the list of all mounts."""
 _KERNEL_FILES = (
     "/proc/sysrq-trigger",
     "/proc/kcore",
@@ -166,9 +169,10 @@ def _system() -> Iterator[str]:
     for path in secrets_of_system():
         yield from _mask(path)
     yield from ("--proc", "/proc")
-    for path in _KERNEL:
+    yield from ("--ro-bind", _KERNEL, _KERNEL)
+    for path in _KERNEL_FOLDERS:
         if Path(path).is_dir():
-            yield from ("--ro-bind", path, path)
+            yield from ("--perms", "0555", "--size", "4096", "--tmpfs", path)
     for path in _KERNEL_FILES:
         if Path(path).exists():
             yield from ("--ro-bind", _NULL, path)

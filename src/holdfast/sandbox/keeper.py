@@ -30,6 +30,7 @@ import errno
 import fcntl
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -434,7 +435,6 @@ def is_blank(path: str) -> bool:
 def _limit(limits: dict[str, int]) -> None:
     """Set limits of the kernel for this process, and so for all that it starts: none of them may raise one."""
     if limits:
-        import resource  # only a sandbox has limits
 
         for name, most in limits.items():
             kind = getattr(resource, name)
@@ -451,7 +451,6 @@ def _let_in(pipes: tuple[int, int], held: dict[str, Any], others: list[int]) -> 
     Raises:
         OSError: something is mounted elsewhere, and the program did not begin.
     """
-    import resource
 
     poll = select.poll()
     told, gate = pipes
