@@ -105,14 +105,16 @@ def added(folder: Path) -> Command:
     return command
 
 
-HAS_GNOME = all(map(shutil.which, PROGRAMS))
+WITH_GNOME = pytest.mark.skipif(
+    not all(map(shutil.which, PROGRAMS)), reason="needs gnome-keyring-daemon and dbus-run-session"
+)
 
 
 @pytest.mark.requirement("S7")
 @pytest.mark.parametrize(
     "keyring",
     [
-        pytest.param(gnome, marks=pytest.mark.skipif(not HAS_GNOME, reason="needs gnome-keyring and dbus")),
+        pytest.param(gnome, marks=[pytest.mark.long, WITH_GNOME]),
         added,
     ],
 )

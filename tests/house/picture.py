@@ -30,7 +30,7 @@ _COLUMNS, _ROWS = 100, 60
 _PATIENCE_S = 60.0
 _SAME = (
     (re.compile(r"01[0-9A-HJKMNP-TV-Z]{24}"), "01KA8Z3N5V7Q2W4E6R9T0Y1M3X"),
-    (re.compile(r"\d+\.\d+s\b"), "0.1s"),
+    (re.compile(r"\b\d+(?:\.\d+)?s\b"), "0.1s"),
     (
         re.compile(r"[^\n]*\r\x1b\[K"),
         "",

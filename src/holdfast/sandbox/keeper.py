@@ -435,7 +435,6 @@ def is_blank(path: str) -> bool:
 def _limit(limits: dict[str, int]) -> None:
     """Set limits of the kernel for this process, and so for all that it starts: none of them may raise one."""
     if limits:
-
         for name, most in limits.items():
             kind = getattr(resource, name)
             hard = resource.getrlimit(kind)[1]
