@@ -70,7 +70,11 @@ WALLS = (
     ),
     Mutation("root reads the file of passwords", "sandbox/system.py", '"etc/shadow*", ', "", _INSIDE),
     Mutation(
-        "root changes settings of the kernel", _ARGV, '_KERNEL = ("/proc/sys", ', "_KERNEL = (", _INSIDE
+        "root changes settings of the kernel",
+        _ARGV,
+        'yield from ("--ro-bind", _KERNEL, _KERNEL)',
+        "yield from ()",
+        _INSIDE,
     ),
     Mutation(
         "a process takes all memory",
@@ -195,6 +199,34 @@ WALLS = (
         "tests/tools/test_aside.py",
     ),
     Mutation(
+        "a new file counts as a link that was removed, because it got its inode",
+        "tools/aside.py",
+        "(os.readlink(path), facts.st_ctime_ns) if is_link",
+        "(os.readlink(path), 0) if is_link",
+        "tests/tools/test_aside.py",
+    ),
+    Mutation(
+        "git runs a program of the workspace when a person goes on with a cherry-pick",
+        "tools/aside.py",
+        'if name == "opts":',
+        'if name == "opts" and not path:',
+        "tests/tools/test_aside.py",
+    ),
+    Mutation(
+        "a command closes a folder, and what it made there stays",
+        "tools/aside.py",
+        "if mode & stat.S_IRWXU != stat.S_IRWXU and facts",
+        "if not mode and facts",
+        "tests/tools/test_aside.py",
+    ),
+    Mutation(
+        "a call that is cancelled when it begins is begun for ever",
+        "sandbox/process.py",
+        "until_ms = launch.check()  #",
+        "until_ms = launch.check() + await asyncio.sleep(0, 0)  #",
+        "tests/sandbox/test_processes.py::test_what_the_check_of_a_cancelled_call_began_is_ended",
+    ),
+    Mutation(
         "git runs what a command wrote into the list of a rebase",
         "tools/aside.py",
         "words[0] in _STEPS",
@@ -218,8 +250,8 @@ WALLS = (
     Mutation(
         "what is put aside is renamed through links",
         "tools/aside.py",
-        "os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd",
-        "os.O_DIRECTORY | os.O_CLOEXEC, dir_fd",
+        "_PASSED | os.O_NOFOLLOW, dir_fd",
+        "_PASSED, dir_fd",
         "tests/tools/test_aside.py",
     ),
     Mutation(

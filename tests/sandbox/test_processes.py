@@ -208,6 +208,27 @@ async def test_cancelling_a_call_ends_its_tree(processes: Processes, tmp_path: P
 
 
 @pytest.mark.requirement("L7", "L1")
+async def test_what_the_check_of_a_cancelled_call_began_is_ended(
+    processes: Processes, tmp_path: Path
+) -> None:
+    heard: list[str] = []
+
+    def check() -> int:
+        heard.append("begun")
+        running.cancel()
+        return sys.maxsize
+
+    def put_right() -> tuple[str, ...]:
+        heard.append("ended")
+        return ()
+
+    told = launch("sleep 60", tmp_path, check=check, put_right=put_right)
+    running = asyncio.create_task(processes.run(told, lambda _: None))
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert heard == ["begun", "ended"]
+
+
 async def test_fifty_megabytes_of_output_end_well_in_bounded_memory(
     processes: Processes, tmp_path: Path
 ) -> None:

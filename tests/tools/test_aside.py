@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from holdfast.tools.aside import put_right, seen, told
+from holdfast.tools.aside import put_aside, put_right, seen, told
+from tests.tools.ordinary import as_an_ordinary_user
 
 
 def relative(paths: tuple[str, ...], top: Path) -> list[str]:
@@ -55,6 +59,51 @@ def test_a_link_that_moved_with_its_folder_stays(tmp_path: Path) -> None:
     (tmp_path / "a").rename(tmp_path / "b")
     assert not put_right(before, [str(tmp_path / "b" / ".envrc")])
     assert (tmp_path / "b" / ".envrc").is_symlink()
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize("target", ["", "x"], ids=["a file", "another link"])
+def test_a_new_file_is_put_aside_also_if_it_got_the_inode_of_a_link_that_was_removed(
+    tmp_path: Path, target: str
+) -> None:
+    gone, new = tmp_path / ".vscode", tmp_path / ".envrc"
+    gone.symlink_to("x")
+    was = seen([str(gone)])[str(gone)]
+    time.sleep(0.02)  # the clock of the file system is coarse
+    new.symlink_to(target) if target else new.write_text("evil")
+    facts = new.lstat()
+    before = {str(gone): replace(was, identity=(facts.st_dev, facts.st_ino))}
+    gone.unlink()
+    assert str(new) in put_right(before, [str(gone), str(new)])
+    assert not os.path.lexists(new)
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize("mode", [0o555, 0o111, 0o000])
+def test_what_is_new_is_put_aside_also_in_a_folder_that_a_command_closed(tmp_path: Path, mode: int) -> None:
+    folder = tmp_path / "sub"
+    folder.mkdir()
+    (folder / ".envrc").write_text("evil")
+    (folder / ".vscode").symlink_to("x")
+    before = seen([str(folder / ".vscode")])
+    (folder / ".vscode").unlink()
+    with as_an_ordinary_user(tmp_path):
+        folder.chmod(mode)
+        assert put_aside(str(folder / ".envrc"))
+        assert put_right(before, []) == (str(folder / ".vscode"),)
+        assert stat.S_IMODE(folder.stat().st_mode) == mode
+    assert sorted(path.name for path in folder.iterdir()) == [".envrc.put-aside", ".vscode"]
+
+
+@pytest.mark.requirement("L2")
+def test_a_folder_that_nobody_can_look_into_keeps_nothing_else_from_being_put_aside(tmp_path: Path) -> None:
+    paths = [str(tmp_path / name) for name in (".git/rebase-merge", ".git/worktrees", ".envrc")]
+    (tmp_path / ".git").mkdir()
+    with as_an_ordinary_user(tmp_path):
+        for path in paths[:2]:
+            Path(path).mkdir(mode=0)
+        Path(paths[2]).write_text("evil")
+        assert put_right({}, paths) == tuple(sorted(paths))
 
 
 @pytest.mark.requirement("L2", "S14")
@@ -151,6 +200,49 @@ def test_a_rebase_that_would_run_commands_is_put_aside_before_a_person_continues
     assert put_right(before, rebase_places(tmp_path))
     git(tmp_path, "add", "a")
     git(tmp_path, "rebase", "--continue", env={"GIT_EDITOR": "true"})
+    assert not (tmp_path / "evil").exists()
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize(
+    ("change", "aside"),
+    [
+        ("true", []),
+        ("printf '[options]\\n\\tstrategy = x/y\\n' > .git/sequencer/opts", ["/opts"]),
+        ("printf '[options]\\n\\tStrategy=x/y\\n' >> .git/sequencer/opts", ["/opts"]),
+        ("printf '[options]strategy=x/y\\n' >> .git/sequencer/opts", ["/opts"]),
+        ("printf '[include]\\n\\tpath = x\\n' >> .git/sequencer/opts", ["/opts"]),
+        ("echo 'exec ./evil' >> .git/sequencer/todo", ["/todo"]),
+        ("mv .git/sequencer moved; ln -s ../moved .git/sequencer", [""]),
+    ],
+)
+def test_the_notes_of_a_cherry_pick_stay_unless_they_would_run_something(
+    tmp_path: Path, change: str, aside: list[str]
+) -> None:
+    conflicting(tmp_path)
+    before = seen(rebase_places(tmp_path))
+    git(tmp_path, "cherry-pick", "--strategy=ort", "-Xpatience", "-x", "theirs", "mine~1")
+    assert (tmp_path / ".git" / "sequencer" / "opts").is_file()
+    subprocess.run(["sh", "-c", change], cwd=tmp_path, check=True)
+    found = relative(put_right(before, rebase_places(tmp_path)), tmp_path)
+    assert found == [f".git/sequencer{name}" for name in aside]
+
+
+@pytest.mark.requirement("L2")
+def test_git_runs_no_program_of_the_workspace_when_a_person_continues_a_cherry_pick(tmp_path: Path) -> None:
+    conflicting(tmp_path)
+    before = seen(rebase_places(tmp_path))
+    (tmp_path / "git-merge-x").mkdir()
+    (tmp_path / "git-merge-x" / "y").write_text("#!/bin/sh\ntouch evil\n")
+    (tmp_path / "git-merge-x" / "y").chmod(0o755)
+    commit = subprocess.check_output(["git", "rev-parse", "theirs"], cwd=tmp_path, text=True)
+    notes = tmp_path / ".git" / "sequencer"
+    notes.mkdir()
+    (notes / "head").write_text(commit)
+    (notes / "todo").write_text(f"pick {commit}" * 2)
+    (notes / "opts").write_text("[options]\n\tstrategy = x/y\n")
+    assert relative(put_right(before, rebase_places(tmp_path)), tmp_path) == [".git/sequencer/opts"]
+    git(tmp_path, "cherry-pick", "--continue")
     assert not (tmp_path / "evil").exists()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 import subprocess
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from holdfast.protocol.fence import Fence
 from holdfast.tools import kept
 from holdfast.tools.aside import ASIDE, seen
 from holdfast.tools.blocking import Refused
-from holdfast.tools.kept import keep, put_back, righted
+from holdfast.tools.kept import keep, opened, put_back, righted
+from tests.tools.ordinary import as_an_ordinary_user
 
 HOOK = "#!/bin/sh\ntrue\n"
 
@@ -70,8 +72,9 @@ CHANGES = {
 @pytest.mark.parametrize("command", CHANGES.values(), ids=CHANGES)
 def test_what_a_command_changed_is_as_it_was(workspace: Path, command: str) -> None:
     before, copies = state(workspace), keep(fence(workspace), ())
+    held = opened(copies)
     subprocess.run(["bash", "-ec", command], cwd=workspace, check=True)
-    assert put_back(copies)
+    assert put_back(copies, held)
     after = state(workspace)
     assert {name: after.get(name) for name in before} == before
 
@@ -84,7 +87,7 @@ def test_what_did_not_change_is_neither_touched_nor_told(workspace: Path) -> Non
     subprocess.run(
         ["bash", "-ec", "echo x > a; mkdir b; chmod 700 .envrc; chmod 644 .envrc"], cwd=workspace, check=True
     )
-    assert put_back(copies) == []
+    assert put_back(copies, opened(copies)) == []
     assert hook.stat() == was
 
 
@@ -92,7 +95,7 @@ def test_what_came_instead_is_kept_under_another_name(workspace: Path) -> None:
     copies = keep(fence(workspace), ())
     (workspace / ".envrc").write_text("of a person")
     (workspace / ".git/hooks/post-commit").write_text("new")
-    changed = put_back(copies)
+    changed = put_back(copies, {})
     assert changed == [str(workspace / ".git/hooks/post-commit"), str(workspace / ".envrc")]
     assert (workspace / f".envrc{ASIDE}").read_text() == "of a person"
     assert (workspace / f".git/hooks.post-commit{ASIDE}").read_text() == "new"
@@ -108,7 +111,39 @@ def test_a_protected_file_that_moved_to_another_protected_name_does_not_stay_the
         assert seen([place])[place] not in dict(known).values()  # type: ignore[call-overload]
         return (place,)
 
-    assert righted(copies, before, others) == (str(workspace / ".envrc"), place)
+    assert righted(copies, {}, before, others) == (str(workspace / ".envrc"), place)
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize("mode", [0o555, 0o111, 0o000])
+def test_a_protected_file_is_put_back_also_in_a_folder_that_a_command_closed(
+    workspace: Path, mode: int
+) -> None:
+    held = keep(fence(workspace), ())
+    folder = workspace / "sub"
+    file = folder / ".vscode/deep/tasks.json"
+    was = file.read_text()
+    with as_an_ordinary_user(workspace):
+        file.write_text("evil")
+        for closed in (file.parent, folder / ".vscode", folder):
+            closed.chmod(mode)
+        put_back(held, {})
+        assert stat.S_IMODE(folder.stat().st_mode) == mode
+    assert file.read_text() == was
+
+
+def descriptors() -> set[str]:
+    return {path.name for path in Path("/proc/self/fd").iterdir()}
+
+
+def test_a_command_that_never_starts_holds_no_folder_open(workspace: Path) -> None:
+    before = descriptors()
+    copies = keep(fence(workspace), ())
+    assert descriptors() == before
+    held = opened(copies)
+    assert len(held) == 2
+    righted(copies, held, {}, lambda _: ())
+    assert descriptors() == before
 
 
 @pytest.mark.requirement("L2")

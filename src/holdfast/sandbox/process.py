@@ -248,8 +248,12 @@ class _Tree:
         Raises:
             Lapsed: the launch's check failed, and the guard was not told.
         """
-        until_ms = launch.check()
         reader, writer = await asyncio.open_unix_connection(sock=control)
+        try:
+            until_ms = launch.check()  # nothing waits from here on: what the check began, the tree ends
+        except BaseException:
+            writer.transport.abort()
+            raise
         request = {
             "until_ms": until_ms,
             "name": keeper.guard_name(launch.key),

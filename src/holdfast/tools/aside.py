@@ -5,7 +5,7 @@ link. So the places are compared afterwards. Nothing is removed: a person may ha
 """
 
 # Pathlib cannot work relative to a descriptor, and makes an object for each name.
-# ruff: noqa: PTH119, PTH123, PTH208, PTH115
+# ruff: noqa: PTH101, PTH119, PTH123, PTH208, PTH115
 
 from __future__ import annotations
 
@@ -13,22 +13,28 @@ import os
 import re
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 import msgspec
 
 ASIDE = ".put-aside"
 _PASSED = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 """How a folder on the way is opened. Others may let the user pass it and not list it, as many a `/home` does."""
-_PASSING = ("rebase-apply", "sequencer", "info")
-"""What git itself makes and removes in its folder, and runs nothing from."""
-_TODO = ("git-rebase-todo", "git-rebase-todo.backup")
+_PASSING = ("rebase-apply", "info")
+"""Folders that git itself makes and removes in its own, and runs nothing from."""
+_NOTED = ("rebase-merge", "sequencer")
+"""Folders in which git notes what it goes on with."""
+_TODO = ("git-rebase-todo", "git-rebase-todo.backup", "todo")
 _STEPS = frozenset(
-    b"pick p reword r edit e squash s fixup f drop d break b label l reset t merge m update-ref u noop".split()
+    b"pick p reword r edit e squash s fixup f drop d break b label l reset t merge m update-ref u noop revert".split()
 )
 """The lines of a list of git that run no command."""
 _STRATEGIES = frozenset({b"", b"ort", b"recursive", b"resolve", b"octopus", b"ours", b"subtree"})
 """Those that git has. It runs a program with the name of any other one."""
+_OPTION = re.compile(
+    rb"\[options\]|\tstrategy = (?:ort|recursive|resolve|octopus|ours|subtree)|\t(?!strategy )[a-z-]+ = [\w.:/+-]*"
+)
+"""A line of the options with which git goes on, as git writes it, that runs no program."""
 _OF_A_WORKTREE = frozenset(
     {"HEAD", "ORIG_HEAD", "FETCH_HEAD", "COMMIT_EDITMSG", "commondir", "gitdir", "index", "index.lock", "locked",
      "logs", "refs"}
@@ -52,6 +58,10 @@ class Place(msgspec.Struct, frozen=True):
     """Device and inode."""
     target: str = ""
     """Where it leads, if it is a link."""
+    changed_ns: int = 0
+    """Of a link, the time of its last change, which no program can set. No sandbox holds a link. If a program removes
+    one, the next file that is made may get its inode.
+    """
 
 
 def seen(paths: Iterable[str]) -> dict[str, Place]:
@@ -60,8 +70,9 @@ def seen(paths: Iterable[str]) -> dict[str, Place]:
     for path in paths:
         with suppress(OSError):
             facts = os.lstat(path)
-            target = os.readlink(path) if stat.S_ISLNK(facts.st_mode) else ""
-            found[path] = Place((facts.st_dev, facts.st_ino), target)
+            is_link = stat.S_ISLNK(facts.st_mode)
+            target, changed_ns = (os.readlink(path), facts.st_ctime_ns) if is_link else ("", 0)
+            found[path] = Place((facts.st_dev, facts.st_ino), target, changed_ns)
     return found
 
 
@@ -70,11 +81,11 @@ def put_right(before: Mapping[str, Place], paths: Iterable[str]) -> tuple[str, .
     that was changed.
     """
     now = seen(paths)
-    known = {place.identity for place in before.values()}
-    made = [path for path, place in now.items() if path not in before and place.identity not in known]
+    known = {*before.values()}
+    made = [path for path, place in now.items() if path not in before and place not in known]
     changed = [path for each in made for path in _unwanted(each, before) if put_aside(path)]
     for path, place in before.items():
-        if place.target and seen([path]).get(path) != place and _put_back(path, place.target):
+        if place.target and _target(path) != place.target and _put_back(path, place.target):
             changed.append(path)
     return tuple(sorted(changed))
 
@@ -104,25 +115,38 @@ def _shown(name: str) -> str:
 def _unwanted(path: str, before: Mapping[str, Place]) -> Iterator[str]:
     """Yield what must not stay of something new: all of it, parts of it, or nothing."""
     name = os.path.basename(path)
-    if name == "rebase-merge":
-        yield from _running(path)
-    elif name == "worktrees":
-        yield from _odd_worktrees(path)
-    elif name not in _PASSING and not _is_fresh(path, name) and not _leads_to_worktree(path, name, before):
+    try:
+        if name in (*_PASSING, *_NOTED, "worktrees") and not _is_folder(path):
+            yield path
+        elif name in _NOTED:
+            yield from _running(path)
+        elif name == "worktrees":
+            yield from _odd_worktrees(path)
+        elif (
+            name not in _PASSING and not _is_fresh(path, name) and not _leads_to_worktree(path, name, before)
+        ):
+            yield path
+    except OSError:  # a program closed it, so that nobody can tell
         yield path
 
 
 def _running(folder: str) -> Iterator[str]:
-    """Yield the notes of a rebase with which git would run a command when a person continues it. Without them, a
-    person can still abort it.
+    """Yield the notes of git with which it would run a program when a person continues. Without them, a person can
+    still abort.
     """
-    for name in _TODO:
+    for name in sorted(os.listdir(folder)):
         path = f"{folder}/{name}"
-        if os.path.lexists(path) and not all(map(_is_step, _content(path, b"exec").split(b"\n"))):
+        if not _is_harmless(path, name):
             yield path
-    path = f"{folder}/strategy"
-    if os.path.lexists(path) and _content(path, b"?").strip() not in _STRATEGIES:
-        yield path
+
+
+def _is_harmless(path: str, name: str) -> bool:
+    """Return whether git runs no program because of a note."""
+    if name in _TODO:
+        return all(map(_is_step, _content(path, b"exec").split(b"\n")))
+    if name == "opts":
+        return all(map(_OPTION.fullmatch, _content(path, b"?").removesuffix(b"\n").split(b"\n")))
+    return name != "strategy" or _content(path, b"?").strip() in _STRATEGIES
 
 
 def _is_step(line: bytes) -> bool:
@@ -132,9 +156,6 @@ def _is_step(line: bytes) -> bool:
 
 def _odd_worktrees(folder: str) -> Iterator[str]:
     """Yield the worktrees, of git's list of them, that are not as git makes them."""
-    if not _is_folder(folder):
-        yield folder
-        return
     for name in sorted(os.listdir(folder)):
         if not _is_worktree(f"{folder}/{name}"):
             yield f"{folder}/{name}"
@@ -207,6 +228,13 @@ def _names(name: str) -> Iterator[str]:
         number += 1
 
 
+def _target(path: str) -> str:
+    """Return where a link leads; empty if there is none."""
+    with suppress(OSError):
+        return os.readlink(path)
+    return ""
+
+
 def _put_back(path: str, target: str) -> bool:
     """Make a link again, if its folder is still there."""
     with suppress(OSError), folder_of(path) as (folder, name):
@@ -219,18 +247,36 @@ def _put_back(path: str, target: str) -> bool:
 
 @contextmanager
 def folder_of(path: str) -> Iterator[tuple[int, str]]:
-    """Open the folder of a path, and return its descriptor with the last name.
+    """Open the folder of a path, and return its descriptor with the last name. If a program has closed folders to
+    their owner, they are open to them meanwhile.
 
     Raises:
         OSError: a part of the path is a link, or gone.
     """
     *folders, name = path.split("/")[1:]
-    fd = os.open("/", _PASSED)
-    try:
-        for number, each in enumerate(folders, 1):
-            flags = _PASSED if number < len(folders) else os.O_RDONLY
-            above, fd = fd, os.open(each, flags | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
-            os.close(above)
+    with ExitStack() as opened:
+        fd = _into(opened, "/", None)
+        for each in folders:
+            fd = _into(opened, each, fd)
+        # What is only passed cannot be listed.
+        fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
+        opened.callback(os.close, fd)
         yield fd, name
-    finally:
-        os.close(fd)
+
+
+def _into(opened: ExitStack, name: str, above: int | None) -> int:
+    """Return a descriptor to pass a folder. The stack closes it, and gives the folder its mode again."""
+    fd = os.open(name, _PASSED | os.O_NOFOLLOW, dir_fd=above)
+    opened.callback(os.close, fd)
+    facts = os.fstat(fd)
+    mode = stat.S_IMODE(facts.st_mode)
+    if mode & stat.S_IRWXU != stat.S_IRWXU and facts.st_uid == os.geteuid():
+        with suppress(OSError):
+            os.chmod(f"/proc/self/fd/{fd}", mode | stat.S_IRWXU)
+            opened.callback(_close_again, fd, mode)
+    return fd
+
+
+def _close_again(fd: int, mode: int) -> None:
+    with suppress(OSError):
+        os.chmod(f"/proc/self/fd/{fd}", mode)

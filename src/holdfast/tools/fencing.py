@@ -39,7 +39,7 @@ from holdfast.sandbox.proxy import libraries
 from holdfast.tools.aside import Place, put_right, seen, sentence
 from holdfast.tools.blocking import Refused, in_thread
 from holdfast.tools.git_folders import is_repository
-from holdfast.tools.kept import Kept, keep, righted
+from holdfast.tools.kept import Kept, keep, opened, righted
 from holdfast.tools.own import OwnPlaces, own_places
 from holdfast.tools.repository import find
 from holdfast.tools.traces import Trace, Traces
@@ -347,17 +347,21 @@ class Fences:
         mounted = () if is_keeping else (*fence.masked, *fence.protected)
         covered = tuple(path for path in mounted if not is_blank(path))
         trace = Trace(fence.writable, len(walls.write), before, covered)
+        held: dict[str, int] = {}
 
         def check() -> int:
             until_ms = launch.check()
             self._traces.begin(launch.key, trace)
+            held.update(opened(kept) if kept is not None else {})
             return until_ms
 
         def put_all_right() -> tuple[str, ...]:
             if kept is None:
                 changed = self._put_right(trace)
             else:
-                changed = righted(kept, before, lambda known: self._put_right(replace(trace, before=known)))
+                changed = righted(
+                    kept, held, before, lambda known: self._put_right(replace(trace, before=known))
+                )
             self._traces.end(launch.key, changed)
             return changed
 

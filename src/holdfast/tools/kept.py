@@ -56,8 +56,8 @@ class Kept(msgspec.Struct, frozen=True):
 
     copies: Mapping[str, _Copy]
     """By path. A folder comes before what is in it."""
-    above: Mapping[str, int]
-    """Folders that hold something protected, with a descriptor of each, a folder before what is in it."""
+    above: tuple[str, ...]
+    """Folders that hold something protected, a folder before what is in it."""
     tops: tuple[str, ...]
     """The paths that the fence protects."""
     read_ns: int
@@ -92,16 +92,21 @@ def keep(fence: Fence, homes: Iterable[str]) -> Kept:
             if left < 0 or len(copies) > MAX_FILES:
                 what = f"there is too much in it that must not be changed, like {path}"
                 raise Refused(_TOO_MUCH.format(what=what))
-    above: dict[str, int] = {}
-    for path in _above(fence)[:_MOST_HELD]:
+    return Kept(copies, tuple(_above(fence)[:_MOST_HELD]), fence.protected, read_ns)
+
+
+def opened(kept: Kept) -> dict[str, int]:
+    """Open the folders that hold something protected, right before the command starts. `righted` closes them."""
+    held: dict[str, int] = {}
+    for path in kept.above:
         with suppress(OSError):
-            above[path] = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
-    return Kept(copies, above, fence.protected, read_ns)
+            held[path] = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    return held
 
 
-def put_back(kept: Kept) -> list[str]:
+def put_back(kept: Kept, held: Mapping[str, int]) -> list[str]:
     """Make it again as it was. Return the paths of all that was changed."""
-    changed = [path for path, fd in kept.above.items() if _moved_back(path, fd)]
+    changed = [path for path, fd in held.items() if _moved_back(path, fd)]
     for path, copy in kept.copies.items():
         if not _is_same(path, copy, kept.read_ns):
             _make_again(path, copy, kept.tops)
@@ -112,21 +117,25 @@ def put_back(kept: Kept) -> list[str]:
 
 
 def righted(
-    kept: Kept, before: Mapping[str, Place], others: Callable[[Mapping[str, Place]], tuple[str, ...]]
+    kept: Kept,
+    held: Mapping[str, int],
+    before: Mapping[str, Place],
+    others: Callable[[Mapping[str, Place]], tuple[str, ...]],
 ) -> tuple[str, ...]:
     """Put back what was kept, and then the rest. What was kept may be another file now.
 
     Args:
         kept: What was protected.
+        held: The folders that hold it, as `opened` returned them.
         before: What lay at controlling places.
         others: Puts right what came at these places, and returns the paths.
     """
     try:
-        changed = put_back(kept)
+        changed = put_back(kept, held)
         known = {path: place for path, place in before.items() if path not in kept.copies}
         return tuple(dict.fromkeys([*changed, *others({**known, **seen(kept.copies)})]))
     finally:
-        for fd in kept.above.values():
+        for fd in held.values():
             os.close(fd)
 
 
