@@ -45,6 +45,8 @@ def test_no_other_value_of_the_header_goes_beside_it_or_in_its_place() -> None:
     }
     assert with_credential(said, credential, "https://other.example/") == {"Accept": "*/*"}
     assert with_credential(said, None, "https://api.example/") == said
+    # Many servers take `_` for `-`.
+    assert with_credential({"x_key": "mine"}, credential, "https://other.example/") == {}
     assert VALUE not in f"{credential} {credential!r}"
 
 

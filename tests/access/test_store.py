@@ -18,8 +18,9 @@ from keyring.backend import KeyringBackend
 from keyring.backends import fail
 
 from holdfast.access.sealing import KEY_FILE_VARIABLE, KEY_VARIABLE
-from holdfast.access.store import FILE, LOCK, MOST_SECRETS, SecretStore
+from holdfast.access.store import FILE, LOCK, MOST_SECRETS, NEW, SecretStore
 from holdfast.errors import StorageCorrupt, StorageError, StorageNewer, UsageError
+from tests.syncs import record_syncs
 
 KEY = "5e" * 32
 OTHER_KEY = "6f" * 32
@@ -315,3 +316,33 @@ def test_a_locked_keyring_is_told_and_does_not_keep_a_secret_from_its_removal(
     with pytest.raises(UsageError, match="did not answer"):
         SecretStore(tmp_path, {}).values()
     assert SecretStore(tmp_path, {}).remove("A")
+
+
+@pytest.mark.requirement("S7")
+def test_a_write_is_durable_before_it_takes_the_place_of_the_file(
+    filled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, syncs = (filled / FILE).stat().st_ino, record_syncs(monkeypatch)
+    store(filled).set("A", VALUE + "3", NOW_MS)
+    content, folder = syncs
+    assert (content.path, content.size_bytes) == (filled / NEW, (filled / FILE).stat().st_size)
+    assert (folder.path, NEW in folder.names) == (filled, False)
+    assert (filled / FILE).stat().st_ino != before
+
+
+@pytest.mark.requirement("S7", "A14")
+def test_what_a_killed_write_left_does_not_open_the_next_one_to_others(filled: Path) -> None:
+    (filled / NEW).write_text("left")
+    (filled / NEW).chmod(0o666)
+    store(filled).set("A", VALUE + "3", NOW_MS)
+    assert stat.S_IMODE((filled / FILE).stat().st_mode) == 0o600
+
+
+@pytest.mark.requirement("S7", "A14")
+def test_no_write_follows_a_link(filled: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    other = tmp_path_factory.mktemp("other") / "file"
+    other.write_text("mine")
+    (filled / NEW).symlink_to(other)
+    with pytest.raises(StorageError):
+        store(filled).set("A", VALUE + "3", NOW_MS)
+    assert (other.read_text(), store(filled).values()["A"]) == ("mine", VALUE)

@@ -225,6 +225,15 @@ async def test_what_a_failed_hook_wrote_is_masked_before_it_is_cut(benched: Benc
         assert "0" * 250 in refused.failure.message
 
 
+@pytest.mark.requirement("S4", "A14")
+async def test_a_reason_does_not_tell_whether_it_ends_in_a_secret(benched: Benched) -> None:
+    for end in (SECRET[:12], "x" * 12):
+        bench = benched(hook("no", f"""echo '{{"verdict":"deny","reason":"because {end}"}}'"""))
+        refused = await bench.shell("ls")
+        assert isinstance(refused, Refused)
+        assert refused.failure.message.endswith(f"because {end}")
+
+
 @pytest.mark.requirement("S4", "C4")
 async def test_a_late_hook_is_killed_with_all_its_processes(benched: Benched, tmp_path: Path) -> None:
     script = f"setsid sleep 300 & sleep 300 & echo $! > {tmp_path}/pid; sleep 300"

@@ -54,8 +54,8 @@ HOOKS = (
     Mutation(
         "the reason of a hook is not masked",
         "extensions/hooks.py",
-        "clean(self._redact(answer.reason[:REASON_CHARS], is_cut=True))",
-        "clean(answer.reason[:REASON_CHARS])",
+        "clean(self._redact(answer.reason))[:REASON_CHARS]",
+        "clean(answer.reason)[:REASON_CHARS]",
         _CALLS,
     ),
     Mutation(

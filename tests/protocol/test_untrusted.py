@@ -84,6 +84,11 @@ def test_what_names_a_member_twice_says_two_things(text: str | bytes, name: str)
         decode_exact(text)
 
 
+def test_no_part_of_a_long_name_is_told() -> None:
+    with pytest.raises(msgspec.DecodeError, match="an object names a long member twice"):
+        decode_exact(json.dumps({"x" * 5_000: 1})[:-1] + ',"' + "x" * 5_000 + '":2}')
+
+
 def test_numbers_of_any_length_and_members_of_other_objects_are_no_members_twice() -> None:
     text = '[{"a":1},{"a":{"a":0.' + "1" * 5_000 + "}}, 1.5]"
     assert decode_exact(text) == decode_untrusted(text)

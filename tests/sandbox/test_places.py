@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from holdfast.errors import SandboxUnavailable
 from holdfast.protocol.fence import Launch
 from holdfast.protocol.settings import Walls
-from holdfast.sandbox import bubblewrap
+from holdfast.sandbox import bubblewrap, keeper
 from holdfast.sandbox.bubblewrap import Bubblewrap
 from holdfast.sandbox.process import Ended, Processes, clean_environment
 from holdfast.testing.clock import never_over
@@ -205,3 +205,55 @@ async def test_where_something_is_mounted_elsewhere_nothing_runs(workspace: Path
         await ran(processes, launched(workspace, "cat .env conf/id_rsa; touch made"))
     await processes.aclose()
     assert not (workspace / "made").exists()
+
+
+MOUNTED = {
+    "/newroot": b"1 0 8:1 / /newroot rw - tmpfs x rw",
+    "/newroot/w": b"2 1 8:1 /w /newroot/w rw - ext4 x rw",
+    "/newroot/w/a": b"3 2 8:1 /w/a /newroot/w/a rw - ext4 x rw",
+    "/newroot/w/a/.env": b"4 3 0:5 /null /newroot/w/a/.env ro,nosuid - devtmpfs x rw",
+}
+"""The kernel's list of mounts, by their places."""
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize(
+    ("place", "line", "is_right"),
+    [
+        ("/newroot/w", MOUNTED["/newroot/w"], True),
+        ("/newroot/w/a/.env", b"4 3 0:5 /null /newroot/w/a/.env rw - devtmpfs x rw", False),
+        ("/newroot/w/a/.env", b"4 2 0:5 /null /newroot/w/a/.env ro - devtmpfs x rw", False),
+        ("/newroot/w/a/.env", b"4 3 0:5 /null /newroot/w/b/.env ro - devtmpfs x rw", False),
+        ("/newroot/w/a", b"3 1 8:1 /w/a /newroot/w/a rw - ext4 x rw", False),
+        ("", b"5 4 0:5 / /newroot/w/a/.env ro - tmpfs x rw", True),
+        ("", b"5 4 0:5 / /newroot/w/a/.env rw - tmpfs x rw", False),
+    ],
+    ids=["as it was", "writable", "upon another", "elsewhere", "another below", "twice", "covered"],
+)
+def test_a_program_begins_only_upon_the_mounts_that_its_fence_needs(
+    place: str, line: bytes, is_right: bool
+) -> None:
+    needed = {
+        "/newroot/w": (False, ""),
+        "/newroot/w/a": (False, "/newroot/w"),
+        "/newroot/w/a/.env": (True, "/newroot/w/a"),
+    }
+    assert keeper.are_in_place({**MOUNTED, place: line}.values(), needed) == is_right
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize("path", ["conf", "conf/id_rsa", "link", "way/id_rsa"])
+def test_nothing_is_opened_through_a_link_to_be_shown(workspace: Path, path: str) -> None:
+    (workspace / "link").symlink_to(".env")
+    (workspace / "way").symlink_to("conf")
+    if path in ("link", "way/id_rsa"):
+        with pytest.raises(OSError, match=r"link|Not a directory"):
+            keeper.opened(str(workspace / path))
+    else:
+        fd = keeper.opened(str(workspace / path))
+        found = os.fstat(fd)
+        os.close(fd)
+        assert (found.st_dev, found.st_ino) == (
+            (workspace / path).stat().st_dev,
+            (workspace / path).stat().st_ino,
+        )

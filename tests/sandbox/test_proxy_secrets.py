@@ -103,6 +103,7 @@ def test_another_value_does_not_reach_the_host_without_tls_either() -> None:
         (f"Authorization: {MARK}", "http://a.example:81/", "GET"),
         (f"Authorization: {MARK}", "http://b.example/", "GET"),
         (f"X-Other: {MARK}", "http://a.example/", "GET"),
+        (f"Host: {MARK}", "http://a.example/", "GET"),
         (f"X-Key: {OTHER.mark}", "http://b.example/", "GET"),
         ("Accept: a", f"http://a.example/?x={MARK}", "GET"),
         (f"Authorization: {MARK}", "a.example:80", "CONNECT"),

@@ -163,3 +163,23 @@ def test_where_too_much_is_protected_no_command_runs(
 def test_where_holdfasts_own_files_could_be_read_no_command_runs(workspace: Path) -> None:
     with pytest.raises(Refused, match="Holdfast's own files"):
         keep(fence(workspace), [str(workspace / "home")])
+
+
+@pytest.mark.requirement("L2")
+def test_a_file_that_changed_a_moment_ago_is_read_again(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two changes within a tick of the clock of the file system have the same time."""
+    facts = lambda _: (1, 2, 0o100644, 3)  # noqa: E731
+    monkeypatch.setattr(kept, "_facts", facts)
+    copies = keep(fence(workspace), ())
+    (workspace / ".envrc").write_text("evil")
+    assert str(workspace / ".envrc") in put_back(copies, {})
+
+
+@pytest.mark.requirement("L2")
+def test_what_is_made_again_has_the_times_that_it_had(workspace: Path) -> None:
+    copies, was = keep(fence(workspace), ()), (workspace / ".envrc").stat()
+    (workspace / ".envrc").unlink()
+    put_back(copies, {})
+    assert (workspace / ".envrc").stat().st_mtime_ns == was.st_mtime_ns

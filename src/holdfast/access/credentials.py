@@ -14,6 +14,7 @@ from holdfast.config.settings import SecretUse
 from holdfast.errors import UsageError
 from holdfast.policy.urls import may_have_secret
 from holdfast.protocol.traffic import StandIn
+from holdfast.sandbox.proxy_heads import same
 
 _MARK = "holdfast-placeholder-"
 """The beginning of each placeholder."""
@@ -85,6 +86,6 @@ def with_credential(headers: Mapping[str, str], credential: Credential | None, u
     """
     if credential is None:
         return headers
-    named = credential.header.lower()
-    others = {name: value for name, value in headers.items() if name.lower() != named}
+    named = same(credential.header)
+    others = {name: value for name, value in headers.items() if same(name) != named}
     return {**others, credential.header: credential.text} if credential.goes_to(url) else others

@@ -29,7 +29,6 @@ _VERDICTS = ("allow", "ask", "deny")
 _SHOWN_CHARS = 60
 _SAID_CHARS = 300
 """So much of what a hook wrote about its failure is shown."""
-_WHY_CHARS = 200
 
 
 class Answering(Protocol):
@@ -110,7 +109,7 @@ class ConfiguredHooks:
         except HookFailed as error:
             said = self._redact(error.said).strip()[-_SAID_CHARS:]
             answer = failure_of(hook, f"{error}: {said}" if said else str(error))
-        reason = clean(self._redact(answer.reason[:REASON_CHARS], is_cut=True))
+        reason = clean(self._redact(answer.reason))[:REASON_CHARS]
         return msgspec.structs.replace(answer, reason=reason)
 
     async def aclose(self) -> None:
@@ -139,7 +138,7 @@ def answer_from(told: str) -> HookAnswer:
         said = decode_exact(told)
     except msgspec.DecodeError as error:
         why = f"its answer is not valid JSON: {error}"
-        raise HookFailed(why[:_WHY_CHARS] if told.strip() else "it gave no answer") from None
+        raise HookFailed(why if told.strip() else "it gave no answer") from None
     return checked(said)
 
 

@@ -106,7 +106,7 @@ class ConfiguredNotifier:
                 problem = _problem(await self._processes.run(launch, lambda _: None), self._redact)
             except OSError as error:
                 problem = f"{self._command[0]} could not be started: {error.strerror}"
-        return Notified("failed", self._redact(problem, is_cut=True)) if problem else Notified("sent")
+        return Notified("failed", self._redact(problem)) if problem else Notified("sent")
 
     async def aclose(self) -> None:
         """End what still runs."""

@@ -60,8 +60,9 @@ def _once(pairs: list[tuple[str, Any]]) -> None:
         names: set[str] = set()
         for name, _ in pairs:
             if name in names:
-                shown = name if len(name) <= _SHOWN_CHARS else f"{name[:_SHOWN_CHARS]}..."
-                raise msgspec.DecodeError(f"an object names {shown!r} twice")
+                # Nobody masks a part of a secret.
+                shown = repr(name) if len(name) <= _SHOWN_CHARS else "a long member"
+                raise msgspec.DecodeError(f"an object names {shown} twice")
             names.add(name)
 
 

@@ -65,6 +65,8 @@ MAX_DETAIL_CHARS = 2_000
 MAX_RAW_DETAIL_CHARS = 64 << 10
 """So much is masked before it is cut: the part of a value at its beginning is not in what is kept."""
 MAX_ORIGIN_CHARS = 200
+MAX_COMMAND_CHARS = 100
+"""So much of a command that goes on in the background is in its record."""
 CUT_NUMBER = "the answer ends at the output limit inside a number"
 GIVEN_UP = (
     "This call did not run: its arguments contained what looks like a secret, and there was no room to keep them in "
@@ -473,7 +475,8 @@ def _outcomes(state: State, purpose: Purpose) -> int:
 def _masked_background(process: BackgroundProcess | None, redact: Redactor) -> BackgroundProcess | None:
     if process is None:
         return None
-    return replace(process, command=clean(redact(process.command, is_cut=True)))
+    # Masked before it is cut: what is masked at an end tells who chose the text whether it ends in a secret.
+    return replace(process, command=clean(redact(process.command))[:MAX_COMMAND_CHARS])
 
 
 async def _masked(text: str, redact: Redactor, *, is_cut: bool = False) -> str:

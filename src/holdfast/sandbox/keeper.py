@@ -360,7 +360,7 @@ def _started(request: dict[str, Any], fds: list[int]) -> tuple[int, tuple[int, i
     others = [*([0] if request["has_stdin"] else []), *([2] if request["has_stderr"] else [])]
     given = {int(number): _file_with(bytes.fromhex(content)) for number, content in request["given"].items()}
     try:
-        given |= {int(number): _opened(path) for number, path in request["opened"].items()}
+        given |= {int(number): opened(path) for number, path in request["opened"].items()}
     except OSError as error:
         raise OSError(errno.ESTALE, os.strerror(errno.ESTALE)) from error
     pipes = None
@@ -405,7 +405,7 @@ def _file_with(content: bytes) -> int:
     return fd
 
 
-def _opened(path: str) -> int:
+def opened(path: str) -> int:
     """Return a descriptor of what lies at an absolute path, to mount it.
 
     A program of an earlier command may swap a folder for a link at any moment. Mounted by its path, the link would
@@ -462,8 +462,9 @@ def _let_in(pipes: tuple[int, int], held: dict[str, Any], others: list[int]) -> 
     while not text.endswith(b"}\n"):
         text += os.read(told, 4096) or b"}\n"  # it has ended: no JSON, so an error
     pid = json.loads(text)["child-pid"]
-    if not _are_in_place(pid, held["mounts"]):
-        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+    with open(f"/proc/{pid}/mountinfo", "rb") as mounted:
+        if not are_in_place(mounted, held["mounts"]):
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
     folder = os.open(f"/proc/{pid}/root{held['folder']}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     inside = _Inside([os.pidfd_open(pid)], folder, held["processes"])
     # Set here, it counts what is inside, with threads. It stops what is faster than the guard. It does not bind root.
@@ -473,16 +474,15 @@ def _let_in(pipes: tuple[int, int], held: dict[str, Any], others: list[int]) -> 
     return inside
 
 
-def _are_in_place(pid: int, mounts: dict[str, tuple[bool, str]]) -> bool:
-    """Return whether there is a mount at each place, upon the right one, and read-only where it must be."""
+def are_in_place(mounted: Iterable[bytes], mounts: dict[str, tuple[bool, str]]) -> bool:
+    """Return whether the kernel's list has a mount at each place, upon the right one, and read-only where it must."""
     found = {b"": (b"", b"", False)}
-    with open(f"/proc/{pid}/mountinfo", "rb") as lines:
-        for line in lines:
-            number, upon, _, _, place, options, _ = line.split(b" ", 6)
-            covered = found.get(place)
-            if covered and covered[0] == upon:
-                upon = covered[1]
-            found[place] = number, upon, options.startswith(b"ro")
+    for line in mounted:
+        number, upon, _, _, place, options, _ = line.split(b" ", 6)
+        covered = found.get(place)
+        if covered and covered[0] == upon:
+            upon = covered[1]
+        found[place] = number, upon, options.startswith(b"ro")
     for name, (must_be_read_only, base) in mounts.items():
         _, upon, is_read_only = found.get(os.fsencode(name), found[b""])
         is_right = not base or upon == found.get(os.fsencode(base), found[b""])[0]

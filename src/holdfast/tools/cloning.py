@@ -109,5 +109,7 @@ def ask_git(command: Sequence[str], environment: Mapping[str, str], what: str, g
         raise Refused(f"git took more than {_LIMIT_S:.0f} seconds to {what}.") from None
     if ended.returncode:
         said = " ".join(ended.stderr.decode(errors="replace").split())
-        raise Refused(f"git cannot {what}: {said[-_ERROR_CHARS:]}")
+        # Whole words only: nobody masks a part of a secret.
+        shown = said if len(said) <= _ERROR_CHARS else said[-_ERROR_CHARS:].partition(" ")[2]
+        raise Refused(f"git cannot {what}: {shown}")
     return os.fsdecode(ended.stdout)

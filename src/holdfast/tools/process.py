@@ -26,7 +26,6 @@ WAIT_S = 10.0
 """How long a call waits for output that is not there yet: the model would ask again and again."""
 SETTLE_S = 0.1
 """How much longer, since what prints once often prints more."""
-_COMMAND_CHARS = 100
 _ID = {"type": "string", "minLength": 1, "maxLength": 64, "description": "As shell returned it."}
 
 
@@ -105,7 +104,7 @@ class ProcessStop(Unplanned):
 
 def told(process: Process) -> BackgroundProcess:
     """Return what the record of a call tells of a process."""
-    return BackgroundProcess(process.id, process.command[:_COMMAND_CHARS], is_over=not process.is_running)
+    return BackgroundProcess(process.id, process.command, is_over=not process.is_running)
 
 
 async def page(process: Process, offset: int) -> str:
