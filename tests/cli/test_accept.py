@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import stat
 from contextlib import suppress
 from pathlib import Path
 
@@ -163,7 +164,9 @@ def test_what_no_tool_may_write_is_never_accepted_and_the_rest_needs_a_word(desk
     assert (refused["up"], refused["around"]) == (LEADS_OUT, LEADS_OUT)
     assert tree(desk.work) == before
     skipped = (".env", ".vscode", "around", "bare", os.fsdecode(b"caf\xe9"), "out", "up")
-    word = ".github/workflows/ci.yml"
+    word, hook = ".github/workflows/ci.yml", "bare/hooks/x"
+    told = desk.accepted(*(each for each in skipped if each != "bare"), "bare/HEAD", allowed=(word, hook))
+    assert [each.path for each in told.problems] == [hook], "no word of a person lets this in"
     assert [each.path for each in desk.accepted(*skipped).problems] == [word]
     assert [each.path for each in desk.accepted(*skipped, allowed=(word,)).done] == [word, "fine", "here"]
     assert not (desk.work / ".git").exists()
@@ -175,6 +178,20 @@ def test_a_folder_that_has_the_name_of_a_copy_is_not_taken_for_it(desk: Desk) ->
     around.rename(around.with_name("elsewhere"))
     Path(copy.folder).mkdir(parents=True)
     assert copies.find(desk.home.folder, copy.folder) is None
+
+
+def test_only_the_copy_itself_is_taken_for_it_and_no_folder_beside_it(desk: Desk) -> None:
+    copy = desk.copied()
+    assert copies.find(desk.home.folder, copy.folder) == copy
+    assert copies.find(desk.home.folder, str(Path(copy.folder).with_name("other"))) is None
+    assert stat.S_IMODE(copies.beside(desk.home.folder).stat().st_mode) == 0o700
+
+
+def test_copies_are_for_nobody_else_also_if_their_folder_was_open(desk: Desk) -> None:
+    copies.beside(desk.home.folder).mkdir(mode=0o777)
+    copies.beside(desk.home.folder).chmod(0o777)
+    desk.copied()
+    assert stat.S_IMODE(copies.beside(desk.home.folder).stat().st_mode) == 0o700
 
 
 def test_a_workspace_that_is_too_large_is_refused_and_what_is_ignored_is_left_out(

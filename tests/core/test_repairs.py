@@ -95,6 +95,12 @@ def test_words_that_came_meanwhile_are_answered_first() -> None:
 
 
 @pytest.mark.requirement("S1")
+def test_a_value_that_the_output_limit_cuts_is_repaired_and_not_continued() -> None:
+    events = asked().answered(words('{"answer": "It'), finish="length")
+    assert [event.about for event in events if isinstance(event, e.NoteAdded)] == ["output"]
+
+
+@pytest.mark.requirement("S1")
 @pytest.mark.parametrize("verdict", [None, Verdict("another schema")])
 def test_an_answer_that_this_schema_did_not_judge_goes_back(verdict: Verdict | None) -> None:
     story = opened()

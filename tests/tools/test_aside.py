@@ -287,7 +287,12 @@ def test_a_git_file_that_leads_to_another_repository_is_put_aside(tmp_path: Path
     (top / "sub").mkdir()
     paths = [str(top / ".git" / "config"), str(top / "sub" / ".git")]
     before = seen(paths)
-    for target in ("evil/.git/worktrees/tree", ".git/worktrees/../../evil/.git/worktrees/tree", "evil/.git"):
+    for target in (
+        "evil/.git/worktrees/tree",
+        ".git/worktrees/../../evil/.git/worktrees/tree",
+        "evil/.git",
+        ".git/worktrees/./tree",
+    ):
         (top / "sub" / ".git").write_text(f"gitdir: {top}/{target}\n")
         assert relative(put_right(before, paths), top) == ["sub/.git"]
 
