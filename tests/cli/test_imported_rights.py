@@ -134,3 +134,21 @@ def test_edits_from_before_an_import_are_not_undone(cli: Cli, is_open: bool) -> 
     assert "before the session was imported" in undone.json["kept"][0]["reason"]
     assert note.read_text() == "mine\n"
     assert "FilesRestoring" not in events(cli, session, *there)[len(parts.stored) :]
+
+
+@pytest.mark.requirement("H2")
+def test_an_imported_run_lets_no_unknown_program_run_because_its_file_says_so(cli: Cli) -> None:
+    cli.configure('[sandbox]\nmode = "bubblewrap"\n')
+    model = cli.model(
+        calls("shell", command="rm -r gone"), calls("shell", command="bash try.sh"), says("Done.")
+    )
+    (cli.workspace / "gone").mkdir()
+    (cli.workspace / "try.sh").write_text("echo tried > a.txt")
+    posture = ("--posture", "overnight", "--approve-by", "wait")
+    session = cli("run", "go", "-m", model, *posture, "--json").json["session"]
+    answer, there = imported(cli, exported(cli, session))
+    assert answer.code == 0
+    (row,) = [json.loads(line) for line in cli("approvals", "--json", *there).out.splitlines()]
+    assert cli("approve", row["id"], *there).code == 0
+    assert cli("resume", session, *there).code == 5
+    assert not (cli.workspace / "a.txt").exists()

@@ -339,3 +339,21 @@ def test_the_command_that_takes_it_back_is_named_where_there_is_something_to_tak
     run(cli, "echo two >> a.txt; echo two >> b.txt", session="cli:other")
     accepted = cli("accept", "cli:other", "--skip", "b.txt")
     assert ("holdfast undo" in accepted.out, "holdfast discard" in accepted.out) == (True, True), accepted.out
+
+
+@pytest.mark.requirement("L9")
+def test_a_run_that_waits_names_no_command_that_would_be_refused(cli: Cli, work: Path) -> None:
+    model = cli.model(
+        calls("write_file", path="b.txt", content="b\n"), calls("shell", command="./x"), says("Done.")
+    )
+    waits = cli("run", "try it", "-m", model, "--isolate", "--approve-by", "wait")
+    assert waits.code == 5
+    for told in (waits.err, cli("show", "last").err):
+        assert "added   b.txt" in told
+        assert "--diff" in told
+        assert "holdfast accept" not in told
+        assert "holdfast discard" not in told
+    assert cli("stop", "last").code == 0
+    assert "holdfast accept" in cli("show", "last").err
+    assert cli("accept", "last").code == 0
+    assert (work / "b.txt").read_text() == "b\n"

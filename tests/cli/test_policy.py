@@ -252,3 +252,12 @@ def test_an_allowed_command_runs_without_anybody_being_asked(cli: Cli) -> None:
     model = cli.model(calls("shell", command="touch made"), calls("shell", command="touch $A"), says("Done."))
     assert cli("run", "go", "-m", model).code == 5
     assert (cli.workspace / "made").exists()
+
+
+@pytest.mark.requirement("C12")
+def test_a_question_may_name_the_posture_of_the_run(holdfast: Holdfast) -> None:
+    asked = ("policy", "check", "--command", "make test", "--json")
+    assert holdfast(*asked).rows[0]["verdict"] == "ask"
+    with_it = holdfast(*asked, "--posture", "overnight").rows[0]
+    assert "sandboxed" in with_it["rule"] + with_it["reason"]
+    assert holdfast(*asked, "--posture", "overnite").code == 2

@@ -51,14 +51,14 @@ def workspace_named(workspace: str) -> Path:
     return folder
 
 
-def load_here(home: str | None, workspace: str = "") -> Config:
-    """Return the settings of a run in that folder.
+def load_here(home: str | None, workspace: str = "", posture: str | None = None) -> Config:
+    """Return the settings of a run in that folder, with that posture.
 
     Raises:
         ConfigError: A file or variable is wrong; the error lists every problem.
         UsageError: The folder does not exist.
     """
-    return load(home_of(home), workspace_named(workspace), {}, os.environ)
+    return load(home_of(home), workspace_named(workspace), {"posture": posture}, os.environ)
 
 
 @config.command()

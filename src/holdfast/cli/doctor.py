@@ -234,7 +234,7 @@ def check_sandbox(home: Home) -> Iterator[Finding]:
         elif working:
             yield Finding("sandbox.mode", "ok", f'commands run in {working[0]}, as mode = "{mode}" says')
         else:
-            hint = "Runs that offer the shell exit with 8."
+            hint = "Runs with tools that start a program, such as `shell` and `grep`, exit with 8."
             yield Finding("sandbox.mode", "fault", f'no sandbox works for mode = "{mode}"', hint)
 
 

@@ -29,7 +29,7 @@ LOG_FILE = "errors.jsonl"
 _STORED = "holdfast.access.stored"
 """Only a bug needs it: `--help` does not load the storage."""
 _JSON_FLAGS = ("--json", "--stream-json")
-_JSON_CODES = (2, 9)
+_JSON_CODES = (2, 8, 9)
 _EXTRA = re.compile(r"Got unexpected extra argument(?:s|\(s\))? \((.*)\)")
 _NO_COMMAND = re.compile(r"There is no command|No such command")
 _PLAIN = {

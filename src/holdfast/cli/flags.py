@@ -11,7 +11,7 @@ import fnmatch
 import functools
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -35,6 +35,7 @@ from holdfast.views.happenings import Detail
 
 _COST = "limits.cost_usd"
 _POSTURE_ORIGIN = "(--posture)"
+_SANDBOXED = "policy.sandboxed"
 
 
 def _flag(*names: str, about: str, metavar: str | None = None) -> Any:
@@ -218,6 +219,8 @@ def configured(home: Home, flags: RunFlags, recorded: Settings | None) -> Config
         settings = load(home, workspace, given, os.environ).settings
         said |= {name for name, setting in settings.items() if setting.origin.endswith(_POSTURE_ORIGIN)}
     kept = {name: value for name, value in _written(recorded).items() if name not in said}
+    if recorded.policy.sandboxed == "allow" and _nobody_says(_SANDBOXED, home, workspace, given):
+        kept[_SANDBOXED] = "allow"  # a posture of an earlier command said it
     config = load(home, workspace, {**given, **kept}, os.environ)
     is_capped = config.settings[_COST].layer == "admin"
     if recorded.limits.is_cost_set or _COST in said or is_capped:
@@ -225,6 +228,10 @@ def configured(home: Home, flags: RunFlags, recorded: Settings | None) -> Config
     # The session has no cost limit of its own, and the files of today do not apply to it.
     cost = recorded.limits.cost_microusd
     return replace(config, limits=replace(config.limits, cost_microusd=cost, is_cost_set=False))
+
+
+def _nobody_says(key: str, home: Home, workspace: Path, given: Mapping[str, object]) -> bool:
+    return load(home, workspace, given, os.environ).settings[key].layer == "default"
 
 
 def _written(recorded: Settings) -> dict[str, object]:

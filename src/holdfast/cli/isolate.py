@@ -199,9 +199,17 @@ async def copy_diffs(home: Home, store: Store, found: Waiting, workspaces: set[s
     return await asyncio.to_thread(differences, workshop, found, redact)
 
 
-def waiting_lines(session: str, found: Waiting) -> Iterator[Line]:
-    """Return which files changed in a copy, and the commands that decide about them."""
+def waiting_lines(session: str, found: Waiting, *, is_open: bool) -> Iterator[Line]:
+    """Return which files changed in a copy, and the commands that decide about them.
+
+    Args:
+        session: The session that works in the copy.
+        found: What waits in it.
+        is_open: Whether its run goes on. Then nothing can be decided yet.
+    """
     if not found.changes and not found.tips:
+        if is_open:
+            return
         yield ["  Nothing changed that `accept` would take over. Ignored files stay in the copy."]
         return
     origin = neutral(found.copy.origin)
@@ -217,5 +225,8 @@ def waiting_lines(session: str, found: Waiting) -> Iterator[Line]:
         yield [
             f"  {counted(tip.count, 'commit')} for the new branch holdfast/{session}/{neutral(tip.branch)}"
         ]
-    for what, command in (("see", "show {} --diff"), ("accept", "accept {}"), ("discard", "discard {}")):
+    ways = (("see", "show {} --diff"), ("accept", "accept {}"), ("discard", "discard {}"))
+    for what, command in ways[:1] if is_open else ways:
         yield [f"  {what + ':':<11}", Span(f"holdfast {command.format(session)}", COMMAND)]
+    if is_open:
+        yield ["  `accept` and `discard` wait for the end of the run."]

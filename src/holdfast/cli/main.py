@@ -24,6 +24,7 @@ def main() -> None:
     try:
         interruptible()
         _mend_streams()
+        _mend_home()
         code = import_module(_ROOT).run(sys.argv[1:])
     except KeyboardInterrupt:
         deadly()
@@ -48,6 +49,12 @@ def _let_go() -> None:
             stream.flush()
         except OSError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _mend_home() -> None:
+    """Let an empty HOME count as none. Otherwise `~` would be `/` for Python and nothing for programs."""
+    if not os.environ.get("HOME"):
+        os.environ.pop("HOME", None)
 
 
 def _mend_streams() -> None:

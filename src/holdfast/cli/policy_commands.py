@@ -59,6 +59,10 @@ def check(  # noqa: PLR0913 -- each parameter is a flag of the command
         str | None,
         typer.Option("--batch", metavar="FILE", help="One question per line, as JSON. - reads stdin."),
     ] = None,
+    posture: Annotated[
+        str | None,
+        typer.Option("--posture", metavar="NAME", help="The posture of the run, such as overnight."),
+    ] = None,
     workspace: WorkspaceFlag = "",
     home: HomeFlag = None,
     is_json: JsonFlag = False,
@@ -70,6 +74,7 @@ def check(  # noqa: PLR0913 -- each parameter is a flag of the command
 
     \b
     holdfast policy check --command "ls -la"
+    holdfast policy check --command "make test" --posture overnight
     holdfast policy check --tool write_file --args '{"path": "a.txt", "content": ""}' --json
     holdfast policy check --batch calls.jsonl --json
     """
@@ -82,7 +87,7 @@ def check(  # noqa: PLR0913 -- each parameter is a flag of the command
         )
     if (args is not None) != (tool is not None):
         raise UsageError("--tool and --args go together.", hint="A tool without arguments takes --args '{}'.")
-    config = load_here(home, workspace)
+    config = load_here(home, workspace, posture)
     checker = open_checker(config, home_of(home), workspace_named(workspace), os.environ)
     for warning in (*config.warnings, *_without_sandbox(config)):
         tell(warning)

@@ -310,16 +310,17 @@ async def work(app: App, state: State, settings: Settings, output: Output, detai
         before_files = last_before_files(each for each in map(readable_here, stored) if each is not None)
     for line in next_steps(came_to, approvals, before_files=before_files):
         tell(line)
-    await _tell_copy(app, state.session, settings)
+    await _tell_copy(app, rest.state, settings)
     return code
 
 
-async def _tell_copy(app: App, session: str, settings: Settings) -> None:
+async def _tell_copy(app: App, state: State, settings: Settings) -> None:
     """Tell what changed in the copy of the workspace, if the run works in one."""
     if settings.tools.copy_of and app.home is not None:
         isolate = import_module(_ISOLATE)
         found = await isolate.waiting_copy(app.home, app.store, settings.tools.workspace)
-        for line in isolate.waiting_lines(session, found) if found is not None else ():
+        is_open = open_run(state) is not None
+        for line in isolate.waiting_lines(state.session, found, is_open=is_open) if found is not None else ():
             tell(line)
 
 

@@ -18,6 +18,7 @@ from holdfast.context.requests import attached, body_of, requests
 from holdfast.errors import NoSuchSession, RecordErased, StorageCorrupt, UsageError
 from holdfast.protocol.counts import counted
 from holdfast.protocol.ports import Journals, Store
+from holdfast.protocol.rows import OPEN_STATUSES
 from holdfast.runtime.enclosing import contents_of
 from holdfast.runtime.plain import PlainEvents
 from holdfast.views.events_view import event_lines, event_row
@@ -124,8 +125,9 @@ async def _tell_copy(home: Home, store: Store, session: StoredSession) -> None:
     """Tell what waits in the copy of the workspace, if the session works in one."""
     waits = await waiting_copy(home, store, session.row.workspace)
     tell_lost(home, session.row.workspace, session.row.session)
-    for line in waiting_lines(session.row.session, waits) if waits is not None else ():
-        tell(line)
+    if waits is not None:
+        for line in waiting_lines(session.row.session, waits, is_open=session.row.status in OPEN_STATUSES):
+            tell(line)
 
 
 async def _show_events(store: Journals, session: StoredSession, is_json: bool) -> None:

@@ -26,7 +26,8 @@ _CURL = Program(
     "--http1.1 --http2 --http3 --progress-bar --no-progress-meter --no-buffer --disable --speed-limit= "
     "--speed-time= --limit-rate= --max-filesize= --range= --user-agent= --header= --request= "
     "--remote-name --remote-name-all --create-dirs --proto= --proto-default= --tlsv1.2 --tlsv1.3 "
-    "--no-keepalive --keepalive-time= --tcp-nodelay --path-as-is --raw --styled-output --no-location --url=",
+    "--noproxy= --no-keepalive --keepalive-time= --tcp-nodelay --path-as-is --raw --styled-output "
+    "--no-location --url=",
     writes="-o= --output= --output-dir= -D= --dump-header= -c= --cookie-jar= --trace= --trace-ascii= "
     "--stderr= --etag-save= --hsts= --libcurl=",
     reads="-T= --upload-file= --etag-compare= --cacert= --capath= --netrc-file= -E= --cert= --key= "

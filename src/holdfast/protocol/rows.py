@@ -20,6 +20,8 @@ SessionStatus = Literal[
     "new", "open", "running", "waiting", "paused", "parked", "done", "failed", "limit", "stuck", "interrupted"
 ]
 """`open`: a run has not ended. `running`: somebody drives it, which no row says (`runtime.driven`)."""
+OPEN_STATUSES = frozenset[SessionStatus]({"open", "running", "waiting", "paused", "parked"})
+"""Those of a session whose run has not ended."""
 
 
 class GrantRow(msgspec.Struct, frozen=True, gc=False):

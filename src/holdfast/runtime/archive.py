@@ -372,7 +372,9 @@ def _taken_over(draft: Draft, posture: Posture) -> Draft:
         draft.add(RunPaused("import"))
     if settings is not None:
         least = min(settings.posture.autonomy, posture.autonomy, key=get_args(Autonomy).index)
-        change_settings(draft, changed(settings, autonomy=least, approve_by=posture.approve_by))
+        change_settings(
+            draft, changed(settings, autonomy=least, approve_by=posture.approve_by, sandboxed="ask")
+        )
     return draft
 
 
