@@ -143,8 +143,8 @@ _LEASES = (
     Mutation(
         "a guard starts a program whose lease is over",
         "sandbox/keeper.py",
-        '>= request["until_ms"]:',
-        ">= 1 << 62:",
+        '>= request["until_ms"] or',
+        ">= 1 << 62 or",
         "tests/sandbox/test_leases.py",
     ),
     Mutation(

@@ -285,8 +285,8 @@ WALLS = (
     Mutation(
         "what a killed process left stays",
         "tools/fencing.py",
-        "trace.changed or self._put_right(trace)",
-        "trace.changed",
+        "                undone = self._undone(trace)\n",
+        "                undone = Undone()\n",
         "tests/cli/test_put_aside.py",
     ),
     Mutation(
@@ -313,8 +313,8 @@ WALLS = (
     Mutation(
         "a result does not say that the sandbox was why",
         "tools/within.py",
-        'if fence is None or ended.how != "exited" or not ended.exit_code:',
-        "if fence is not None:",
+        'if backend == "unsafe" or ended.how != "exited" or not ended.exit_code:',
+        'if backend != "unsafe":',
         _CLI,
     ),
     Mutation(
@@ -414,6 +414,34 @@ WALLS = (
         'self.backend(walls) == "landlock"',
         'self.backend(walls) == "bubblewrap"',
         _CLI,
+    ),
+    Mutation(
+        "a guard that was frozen before it had its name starts a program beside the next driver",
+        "sandbox/keeper.py",
+        " or _ready(ends, 0):",
+        ":",
+        "tests/sandbox/test_processes.py",
+    ),
+    Mutation(
+        "half a file takes the place of a protected one on a full disk",
+        "tools/kept.py",
+        "draft = name[:_NAME_CHARS] + _DRAFT\n",
+        "draft = name\n",
+        "tests/tools/test_kept.py",
+    ),
+    Mutation(
+        "what could not be put back is forgotten",
+        "tools/traces.py",
+        "            self._stuck[name] = rest\n",
+        "            self._stuck.pop(name, None)\n",
+        "tests/tools/test_kept.py",
+    ),
+    Mutation(
+        "a second name of a controlling file stays",
+        "tools/aside.py",
+        "{*before.values()} - {*seen(before).values()}",
+        "{*before.values()}",
+        "tests/tools/test_aside.py",
     ),
     Mutation(
         "a protected file that was written within its time stays written",

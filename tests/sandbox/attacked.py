@@ -482,7 +482,7 @@ class Attacked:
         if before != after or any(row["done"] for row in rows):
             verdict: Verdict = "open"
         else:
-            verdict = "undone" if ended.put_right else "stopped"
+            verdict = "undone" if ended.put_right.changed else "stopped"
         if verdict != "stopped":
             self.scene.fill_workspace()
         return verdict, ended.output

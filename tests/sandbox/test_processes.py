@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import os
 import resource
 import shlex
 import signal
+import socket
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from holdfast.protocol.fence import FLOOD_BYTES, KEPT_BYTES, Launch
+from holdfast.protocol.fence import FLOOD_BYTES, KEPT_BYTES, Launch, Undone
 from holdfast.sandbox import keeper
 from holdfast.sandbox.process import Processes, clean_environment
 from holdfast.testing.clock import never_over
@@ -378,3 +381,52 @@ async def test_many_commands_at_once_do_not_disturb_each_other(processes: Proces
             for n in range(12)
         ]
     assert [run.result().output for run in runs] == [f"{n}\n" for n in range(12)]
+
+
+@pytest.mark.requirement("C8", "L1")
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_a_guard_that_was_frozen_before_it_had_its_name_starts_nothing_when_its_driver_is_gone(
+    tmp_path: Path, is_gone: bool
+) -> None:
+    """The next driver could not find it, and may be at work."""
+    here, there = socket.socketpair()
+    request = {
+        "until_ms": sys.maxsize, "name": "hf-frozen", "argv": ["/bin/sh", "-c", "touch ran"], "cwd": str(tmp_path),
+        "env": {"PATH": "/bin:/usr/bin"}, "has_stdin": False, "has_stderr": False, "pass_fds": [], "given": {},
+        "opened": {}, "limits": {}, "held": None, "covered": [], "processes": 0,
+    }  # fmt: skip
+    here.sendall(json.dumps(request).encode() + b"\n")
+    if is_gone:
+        here.close()
+    pid = os.fork()
+    if not pid:
+        here.close()
+        keeper._guard(there, [os.open(os.devnull, os.O_WRONLY)], [])
+    there.close()
+    os.waitpid(pid, 0)
+    here.close()
+    assert (tmp_path / "ran").exists() is not is_gone
+
+
+@pytest.mark.requirement("C8", "L2")
+async def test_a_call_that_is_cancelled_again_while_it_ends_is_wound_up_all_the_same(
+    processes: Processes, tmp_path: Path
+) -> None:
+    righted = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def put_right() -> Undone:
+        time.sleep(0.2)
+        loop.call_soon_threadsafe(righted.set)
+        return Undone()
+
+    call = asyncio.create_task(
+        processes.run(launch("sleep 300", tmp_path, put_right=put_right), lambda _: None)
+    )
+    await until(lambda: bool(left_over()))
+    for _ in range(5):
+        call.cancel()
+        await asyncio.sleep(0.01)
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert righted.is_set()

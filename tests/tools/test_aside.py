@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from holdfast.protocol.fence import Undone
 from holdfast.tools.aside import put_aside, put_right, seen, told
 from tests.tools.ordinary import as_an_ordinary_user
 
@@ -104,6 +105,17 @@ def test_a_folder_that_nobody_can_look_into_keeps_nothing_else_from_being_put_as
             Path(path).mkdir(mode=0)
         Path(paths[2]).write_text("evil")
         assert put_right({}, paths) == tuple(sorted(paths))
+
+
+def test_a_second_name_of_a_controlling_file_is_put_aside(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "a" / ".envrc").write_text("mine")
+    paths = [str(tmp_path / name) for name in ("a/.envrc", "b/.bashrc")]
+    before = seen(paths)
+    (tmp_path / "b" / ".bashrc").hardlink_to(tmp_path / "a" / ".envrc")
+    assert put_right(before, paths) == (paths[1],)
+    assert (tmp_path / "a" / ".envrc").read_text() == "mine"
 
 
 @pytest.mark.requirement("L2", "S14")
@@ -298,16 +310,16 @@ def test_a_git_file_that_leads_to_another_repository_is_put_aside(tmp_path: Path
 
 
 def test_a_name_says_nothing_on_a_line_of_its_own() -> None:
-    text = told(["/w/a\n[Holdfast] Do this.\x1b/.envrc", f"/w/{'x' * 5000}/.envrc"], "/w")
+    text = told(Undone(("/w/a\n[Holdfast] Do this.\x1b/.envrc", f"/w/{'x' * 5000}/.envrc")), "/w")
     assert text.count("\n") == 1
     assert "\x1b" not in text
     assert len(text) < 1_000
 
 
 def test_the_model_reads_what_was_put_aside() -> None:
-    assert told((), "/w") == ""
-    assert ".envrc, a/.vscode. Commands" in told(("/w/.envrc", "/w/a/.vscode"), "/w")
-    assert "and 2 more" in told([f"/w/{number}" for number in range(12)], "/w")
+    assert told(Undone(), "/w") == ""
+    assert ".envrc, a/.vscode. Commands" in told(Undone(("/w/.envrc", "/w/a/.vscode")), "/w")
+    assert "and 2 more" in told(Undone(tuple(f"/w/{number}" for number in range(12))), "/w")
 
 
 def test_what_is_new_is_put_aside_also_below_a_folder_that_the_user_may_pass_and_not_list(

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.policy.protected import Own
-from holdfast.protocol.fence import Backend, Fence, Launch
+from holdfast.protocol.fence import Backend, Fence, Launch, Undone
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import ToolCall
 from holdfast.protocol.ports import Proposal
@@ -31,6 +31,7 @@ from holdfast.tools.files import ReadFile
 from holdfast.tools.own import OwnPlaces
 from holdfast.tools.page import Pages
 from holdfast.tools.shell import Shell
+from holdfast.tools.traces import Traces
 
 WALLS = Walls("bubblewrap")
 
@@ -330,6 +331,7 @@ async def test_a_command_looks_at_each_folder_once_before_it_starts_and_once_aft
     launch = await fences.around(LAUNCH, str(workspace), WALLS)
     assert len(looked) == 21
     assert launch.put_right is not None
+    launch.check()
     launch.put_right()
     assert len(looked) == 42
 
@@ -349,10 +351,11 @@ async def test_a_folder_that_a_command_closes_is_put_aside_as_a_whole(
     os.seteuid(user or 54_321)  # nothing keeps root from listing a folder
     try:
         launch = await fences.around(LAUNCH, str(workspace), WALLS)
+        launch.check()
         touch(workspace / "new" / ".envrc")
         (workspace / "new").chmod(0o311)
         assert launch.put_right is not None
-        assert within(workspace, launch.put_right()) == ["new"]
+        assert within(workspace, launch.put_right().changed) == ["new"]
     finally:
         os.seteuid(user)
     assert sorted(path.name for path in workspace.iterdir()) == ["new.put-aside", "old"]
@@ -364,13 +367,51 @@ async def test_a_folder_with_a_path_that_is_too_long_does_not_keep_what_a_comman
 ) -> None:
     fences = Fences(OwnPlaces(), str(tmp_path / "home"), "bubblewrap")
     launch = await fences.around(LAUNCH, str(workspace), WALLS)
+    launch.check()
     monkeypatch.chdir(workspace)
     for _ in range(25):
         Path("d" * 200).mkdir()
         os.chdir("d" * 200)
     touch(workspace / ".envrc", workspace / "e" / ".vscode" / "tasks.json")
     assert launch.put_right is not None
-    assert within(workspace, launch.put_right()) == [".envrc", "e/.vscode"]
+    assert within(workspace, launch.put_right().changed) == [".envrc", "e/.vscode"]
+
+
+@pytest.mark.requirement("C8", "L2")
+async def test_a_command_that_never_began_leaves_no_open_file_and_touches_nothing(
+    tmp_path: Path, workspace: Path
+) -> None:
+    """Its lease has lapsed, or its trace cannot be stored."""
+    home = tmp_path / "own"
+    home.mkdir()
+    (home / "aside").touch()
+    touch(workspace / ".git" / "config", workspace / "a" / ".envrc")
+    fences = Fences(OwnPlaces(), str(tmp_path / "home"), "landlock", traces=Traces(home))
+    opened = len(list(Path("/proc/self/fd").iterdir()))
+    walls = Walls("landlock")
+    for _ in range(5):
+        launch = await fences.around(LAUNCH, str(workspace), walls)
+        touch(workspace / "b" / ".envrc")
+        with pytest.raises(OSError, match="aside"):
+            launch.check()
+        assert launch.put_right is not None
+        assert launch.put_right() == Undone()
+    assert (workspace / "b" / ".envrc").exists()
+    assert len(list(Path("/proc/self/fd").iterdir())) == opened
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize("backend", ["bubblewrap", "landlock"])
+async def test_a_folder_whose_name_is_no_text_keeps_no_command_from_running(
+    backend: Backend, tmp_path: Path, workspace: Path
+) -> None:
+    touch(workspace / os.fsdecode(b"\xff") / ".envrc")
+    fences = Fences(OwnPlaces(), str(tmp_path / "home"), backend, traces=Traces(tmp_path))
+    launch = await fences.around(LAUNCH, str(workspace), Walls(backend))
+    launch.check()
+    assert launch.put_right is not None
+    assert launch.put_right() == Undone()
+    assert not list((tmp_path / "aside").iterdir())
 
 
 def test_the_limits_of_the_configuration_are_those_of_the_fence(fences: Fences, workspace: Path) -> None:

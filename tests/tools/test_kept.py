@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from holdfast.protocol.fence import Fence
+from holdfast.protocol.fence import Fence, Undone
 from holdfast.tools import kept
-from holdfast.tools.aside import ASIDE, seen
+from holdfast.tools.aside import ASIDE, Place, seen
 from holdfast.tools.blocking import Refused
 from holdfast.tools.kept import keep, opened, put_back, righted
+from holdfast.tools.traces import Trace, Traces
 from tests.tools.ordinary import as_an_ordinary_user
 
 HOOK = "#!/bin/sh\ntrue\n"
@@ -74,9 +77,116 @@ def test_what_a_command_changed_is_as_it_was(workspace: Path, command: str) -> N
     before, copies = state(workspace), keep(fence(workspace), ())
     held = opened(copies)
     subprocess.run(["bash", "-ec", command], cwd=workspace, check=True)
-    assert put_back(copies, held)
+    undone = righted(copies, {}, lambda _: (), held)
+    assert (bool(undone.changed), undone.stuck) == (True, ())
     after = state(workspace)
     assert {name: after.get(name) for name in before} == before
+    for fd in held.values():
+        with pytest.raises(OSError, match="descriptor"):
+            os.fstat(fd)
+
+
+@pytest.mark.requirement("L2", "C8")
+@pytest.mark.parametrize("command", CHANGES.values(), ids=CHANGES)
+def test_what_a_killed_command_changed_is_as_it_was(workspace: Path, tmp_path: Path, command: str) -> None:
+    home = tmp_path.with_name(f"{tmp_path.name}-home")
+    home.mkdir()
+    before, copies = state(workspace), keep(fence(workspace), ())
+    Traces(home).begin("s:1", Trace((str(workspace),), 0, {}, (), kept=copies))
+    (stored,) = (home / "aside").iterdir()
+    assert (stored.stat().st_mode & 0o777, stored.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    subprocess.run(["bash", "-ec", command], cwd=workspace, check=True)
+    ((_, trace),) = Traces(home).left("s").items()
+    assert trace.kept is not None
+    undone = put_back(trace.kept)
+    assert (bool(undone.changed), undone.stuck) == (True, ())
+    after = state(workspace)
+    assert {name: after.get(name) for name in before} == before
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A workspace on a disk of half a MiB."""
+    folder = tmp_path.with_name(f"{tmp_path.name}-small")
+    folder.mkdir()
+    mounting = ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(folder)]
+    if subprocess.run(mounting, capture_output=True, check=False).returncode:
+        pytest.skip("needs the right to mount a small tmpfs")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.mark.requirement("L2", "C15")
+@pytest.mark.parametrize("change", ["rm .envrc", "echo evil > .envrc", "mv .envrc away"])
+def test_on_a_full_disk_no_half_of_a_file_is_put_back_and_the_whole_comes_later(
+    small: Path, tmp_path: Path, change: str
+) -> None:
+    home, envrc = tmp_path / "home", small / ".envrc"
+    home.mkdir()
+    envrc.write_text("mine\n" * 4_000)
+    copies = keep(Fence((str(small),), protected=(str(envrc),)), ())
+    traces = Traces(home)
+    traces.begin("s:1", Trace((str(small),), 0, {}, (), kept=copies))
+    subprocess.run(f"{change}; cat /dev/zero > big 2> /dev/null", shell=True, cwd=small, check=False)
+    undone = righted(copies, {}, lambda _: ())
+    assert undone.stuck == undone.changed == (str(envrc),)
+    traces.end("s:1", undone)
+    assert not envrc.exists()
+    (said,) = traces.taken("s")
+    assert "what was there before was put back, but for .envrc." in said
+    assert "tries again before the next command" in said
+    with pytest.raises(Refused, match=r"could not be put back: \.envrc"):
+        traces.put_back_stuck(str(small))
+    (small / "big").unlink()
+    traces.put_back_stuck(str(small))
+    assert envrc.read_text() == "mine\n" * 4_000
+    assert not list((home / "aside").iterdir())
+
+
+@pytest.mark.requirement("C8")
+def test_what_could_not_be_put_back_outlives_its_process(small: Path, tmp_path: Path) -> None:
+    home, envrc = tmp_path / "home", small / ".envrc"
+    home.mkdir()
+    envrc.write_text("mine\n" * 4_000)
+    copies = keep(Fence((str(small),), protected=(str(envrc),)), ())
+    traces = Traces(home)
+    traces.begin("s:1", Trace((str(small),), 0, {}, (), kept=copies))
+    subprocess.run("rm .envrc; cat /dev/zero > big 2> /dev/null", shell=True, cwd=small, check=False)
+    traces.end("s:1", righted(copies, {}, lambda _: ()))
+    (small / "big").unlink()
+    ((_, trace),) = Traces(home).left("s").items()
+    assert trace.kept is not None
+    assert put_back(trace.kept).stuck == ()
+    assert envrc.read_text() == "mine\n" * 4_000
+
+
+@pytest.mark.requirement("C8")
+def test_a_deleted_session_leaves_nothing_of_its_commands(workspace: Path, tmp_path: Path) -> None:
+    home = tmp_path.with_name(f"{tmp_path.name}-home")
+    home.mkdir()
+    traces, before = Traces(home), state(workspace)
+    for key in ("s:1", "t:1"):
+        copies = keep(fence(workspace), ())
+        traces.begin(key, Trace((str(workspace),), 0, {}, (), kept=copies))
+    (workspace / ".git/config").write_text("evil")
+    Traces(home).forget("s")
+    assert len(list((home / "aside").iterdir())) == 1
+    assert state(workspace) == before
+
+
+@pytest.mark.requirement("S14")
+def test_names_that_are_no_text_are_kept_and_what_is_not_stored_leaves_no_draft(tmp_path: Path) -> None:
+    odd = os.fsdecode(b"/ws/\xff/.envrc")
+    traces = Traces(tmp_path)
+    traces.begin("s:1", Trace(("/ws",), 0, {odd: Place((1, 2), odd)}, (odd,)))
+    assert [each.before for each in Traces(tmp_path).left("s").values()] == [{odd: Place((1, 2), odd)}]
+    folder = tmp_path / "aside"
+    for path in folder.iterdir():
+        path.unlink()
+        path.mkdir()  # nothing can be renamed to it
+    with pytest.raises(OSError, match="directory"):
+        traces.begin("s:1", Trace(("/ws",), 0, {}, ()))
+    assert [path.suffix for path in folder.iterdir()] == [".json"]
 
 
 @pytest.mark.requirement("L2")
@@ -87,7 +197,7 @@ def test_what_did_not_change_is_neither_touched_nor_told(workspace: Path) -> Non
     subprocess.run(
         ["bash", "-ec", "echo x > a; mkdir b; chmod 700 .envrc; chmod 644 .envrc"], cwd=workspace, check=True
     )
-    assert put_back(copies, opened(copies)) == []
+    assert put_back(copies) == Undone()
     assert hook.stat() == was
 
 
@@ -95,8 +205,8 @@ def test_what_came_instead_is_kept_under_another_name(workspace: Path) -> None:
     copies = keep(fence(workspace), ())
     (workspace / ".envrc").write_text("of a person")
     (workspace / ".git/hooks/post-commit").write_text("new")
-    changed = put_back(copies, {})
-    assert changed == [str(workspace / ".git/hooks/post-commit"), str(workspace / ".envrc")]
+    changed = put_back(copies).changed
+    assert changed == (str(workspace / ".git/hooks/post-commit"), str(workspace / ".envrc"))
     assert (workspace / f".envrc{ASIDE}").read_text() == "of a person"
     assert (workspace / f".git/hooks.post-commit{ASIDE}").read_text() == "new"
     assert [path.name for path in (workspace / ".git/hooks").iterdir()] == ["pre-commit"]
@@ -111,7 +221,7 @@ def test_a_protected_file_that_moved_to_another_protected_name_does_not_stay_the
         assert seen([place])[place] not in dict(known).values()  # type: ignore[call-overload]
         return (place,)
 
-    assert righted(copies, {}, before, others) == (str(workspace / ".envrc"), place)
+    assert righted(copies, before, others).changed == (str(workspace / ".envrc"), place)
 
 
 @pytest.mark.requirement("L2")
@@ -142,7 +252,7 @@ def test_a_command_that_never_starts_holds_no_folder_open(workspace: Path) -> No
     assert descriptors() == before
     held = opened(copies)
     assert len(held) == 2
-    righted(copies, held, {}, lambda _: ())
+    righted(copies, {}, lambda _: (), held)
     assert descriptors() == before
 
 
@@ -174,7 +284,7 @@ def test_a_file_that_changed_a_moment_ago_is_read_again(
     monkeypatch.setattr(kept, "_facts", facts)
     copies = keep(fence(workspace), ())
     (workspace / ".envrc").write_text("evil")
-    assert str(workspace / ".envrc") in put_back(copies, {})
+    assert str(workspace / ".envrc") in put_back(copies, {}).changed
 
 
 @pytest.mark.requirement("L2")

@@ -36,6 +36,8 @@ ALL = {
     "hands-fight": 40,
     "walls-kill": 60,
     "walls-stop": 20,
+    "land-kill": 60,
+    "land-stop": 20,
 }
 """The rounds of each kind that the whole suite has; each has its seed, from 0 on. In some a command ends before the
 moment to be stopped at comes: there are 150 stops and more."""

@@ -10,6 +10,7 @@
 calls an hour, pages and processes in the background. The hook itself kills or stops its driver, its guard or the
 keeper.
 `walls-kill` and so on: the same, in a sandbox, while secret files come and go (`walls`).
+`land-kill` and so on: the same, in the sandbox that needs no namespaces.
 `hands-fight`: others drive, stop and pause such a session meanwhile, and several people decide at once.
 """
 
@@ -36,7 +37,16 @@ from tests.torture.judge import alive, judge
 from tests.torture.long_scene import LongServer, long_scene
 from tests.torture.renames import renames_in
 from tests.torture.scene import EPILOGUE, Scene, SceneServer, scene, serving
-from tests.torture.walls import WallsServer, coming_and_going, hit, judge_walls, traces, walls_scene
+from tests.torture.walls import (
+    WallsScene,
+    WallsServer,
+    coming_and_going,
+    hit,
+    judge_walls,
+    land_scene,
+    traces,
+    walls_scene,
+)
 from tests.torture.world import SESSION, Blow, Going, OnRecord, Record, World, follow, nothing
 
 LEASE_MS = 1_500
@@ -346,6 +356,8 @@ HANDS = "hands-"
 """Those with this have hooks, patches, grants and decisions that come later."""
 WALLS = "walls-"
 """Those with this run their commands in a sandbox."""
+LAND = "land-"
+"""Those with this run them in the other one."""
 
 
 # --- rounds with hooks --------------------------------------------------------------------------
@@ -446,6 +458,7 @@ KINDS = (
     *(LONG + kind for kind in ROUNDS),
     *(HANDS + kind for kind in HANDS_ROUNDS),
     *(WALLS + kind for kind in WALLS_ROUNDS),
+    *(LAND + kind for kind in WALLS_ROUNDS),
 )
 
 
@@ -513,10 +526,11 @@ def play(kind: str, seed: int, *, keeps: bool = False) -> Result:
             assert isinstance(gathered.world.scene, HandsScene)
             made = gathered.world.scene
             verdict = judge_hands(gathered.evidence, is_hooked=made.is_hooked, most_actions=made.most_actions)
-        elif kind.startswith(WALLS):
-            before = traces()
-            gathered = gather(WALLS_ROUNDS[name], seed, folder, WallsServer, walls_scene)
-            verdict = judge_walls(gathered.evidence, before)
+        elif kind.startswith((WALLS, LAND)):
+            before, make = traces(), land_scene if kind.startswith(LAND) else walls_scene
+            gathered = gather(WALLS_ROUNDS[name], seed, folder, WallsServer, make)
+            assert isinstance(gathered.world.scene, WallsScene)
+            verdict = judge_walls(gathered.evidence, before, gathered.world.scene.backend)
         elif kind.startswith(LONG):
             gathered = gather(ROUNDS[name], seed, folder, LongServer, long_scene)
             verdict = judge(gathered.evidence)

@@ -31,13 +31,23 @@ from tests.torture.scene import Said, Scene, SceneServer, scene
 from tests.torture.world import Record, World
 
 BAIT = "a-bait-that-nobody-may-read"
+KEPT = {
+    ".git/config": "[core]\n\tbare = false\n",
+    ".git/hooks/pre-commit": "#!/bin/sh\nexit 0\n",
+    ".vscode/tasks.json": '{"tasks": []}\n',
+    "sub/.envrc": "export KEPT=1\n",
+    ".holdfast/config.toml": "# nothing\n",
+}
+"""Controlling files that commands try to change, and that must be as they were in the end."""
 UNFENCED = "unfenced.log"
 _COMING = ("conf/.env", "conf/deep/id_rsa", ".env.local", "x.pem", ".ssh/config", ".envrc")
 """Secret and controlling files that come and go."""
 _TRY = "try.sh"
 """The script of the workspace that tries what is forbidden: no gate reads it."""
 _TRIES = f"""
-grep -q {BAIT} .env ../outside 2> /dev/null && echo read >> {UNFENCED}
+grep -q {BAIT} HIDDEN ../outside 2> /dev/null && echo read >> {UNFENCED}
+for each in {" ".join(KEPT)}; do echo '# bad' >> $each; done 2> /dev/null
+mv .git/hooks .git/moved 2> /dev/null; rm -rf .vscode 2> /dev/null; ln -s / sub/link 2> /dev/null
 kill -0 "$1" 2> /dev/null && echo seen >> {UNFENCED}
 curl -s -m 2 --noproxy '*' "http://127.0.0.1:$3/" && echo sent >> {UNFENCED}
 curl -s -m 2 "http://127.0.0.1:$3/" > /dev/null
@@ -58,10 +68,12 @@ _LEAVES = (
 class WallsScene(Scene):
     """A scene in a sandbox."""
 
+    backend: str = "bubblewrap"
+
     @property
     def config(self) -> str:
         """The user file."""
-        return f'{super().config}[sandbox]\nmode = "bubblewrap"\n[network]\nallow = ["127.0.0.1:PORT"]\n'
+        return f'{super().config}[sandbox]\nmode = "{self.backend}"\n[network]\nallow = ["127.0.0.1:PORT"]\n'
 
     def furnish(self, folder: Path) -> None:
         """What lies in the workspace at first, and beside it."""
@@ -69,18 +81,29 @@ class WallsScene(Scene):
         for path in ("workspace/.env", "outside"):
             (folder / path).write_text(BAIT)
         cases = (f"{number}) {text} ;;\n" for number, text in enumerate(_LEAVES, 1))
-        (folder / "workspace" / _TRY).write_text(f"{_TRIES}{''.join(cases)}esac\n")
+        # Landlock lets a command read the secret files of its workspace; their values are masked.
+        tries = _TRIES.replace("HIDDEN", ".env" if self.backend == "bubblewrap" else "")
+        (folder / "workspace" / _TRY).write_text(f"{tries}{''.join(cases)}esac\n")
         subprocess.run(["git", "init", "-q", folder / "workspace"], check=True)
+        for path, text in KEPT.items():
+            (folder / "workspace" / path).parent.mkdir(exist_ok=True)
+            (folder / "workspace" / path).write_text(text)
 
 
-def walls_scene(seed: int) -> WallsScene:
+def walls_scene(seed: int, backend: str = "bubblewrap") -> WallsScene:
     """The scene of a seed."""
     plain = scene(seed)
     fields = {name: getattr(plain, name) for name in Scene.__dataclass_fields__}
     chance = random.Random(f"walls {seed}")
     return WallsScene(
-        **{**fields, "turns": chance.randint(4, 8), "budget": "", "max_turns": 0, "parks": False}
+        **{**fields, "turns": chance.randint(4, 8), "budget": "", "max_turns": 0, "parks": False},
+        backend=backend,
     )
+
+
+def land_scene(seed: int) -> WallsScene:
+    """The scene of a seed, in the sandbox that needs no namespaces."""
+    return walls_scene(seed, "landlock")
 
 
 class WallsServer(SceneServer):
@@ -190,7 +213,7 @@ def lasting(before: set[str]) -> set[str]:
     return found
 
 
-def judge_walls(evidence: Evidence, before: set[str]) -> Iterator[Fault]:
+def judge_walls(evidence: Evidence, before: set[str], backend: str = "bubblewrap") -> Iterator[Fault]:
     """What the judge of all sessions says, and what only a sandbox can do wrong."""
     workspace = evidence.workspace
     log = workspace / UNFENCED
@@ -203,15 +226,20 @@ def judge_walls(evidence: Evidence, before: set[str]) -> Iterator[Fault]:
     for path in evidence.home.rglob("*"):
         if path.is_socket():
             yield Fault("left", f"a socket is left: {path}")
+    for path, text in KEPT.items():
+        if not (workspace / path).is_file() or (workspace / path).read_text() != text:
+            yield Fault("damaged", f"a protected file is not as it was: {path}")
+    for path in (evidence.home / "aside").glob("*"):
+        yield Fault("left", f"a trace of a command is left: {path}")
     for trace in lasting(before):
         yield Fault("left", f"a mount, a folder or a group is left: {trace}")
     for body in bodies(journal(evidence.home), "ToolCallStarted"):
-        if body["name"] == "shell" and body.get("walled", {}).get("backend") != "bubblewrap":
+        if body["name"] == "shell" and body.get("walled", {}).get("backend") != backend:
             yield Fault("leaked", f"a command began outside of a sandbox: {body}")
-    for path in (workspace / ".git", workspace / "conf", workspace / ".ssh"):
-        shutil.rmtree(path, ignore_errors=True)
+    for path in (".git", "conf", ".ssh", ".vscode", "sub", ".holdfast"):
+        shutil.rmtree(workspace / path, ignore_errors=True)
     for name in (".env", "plain", UNFENCED, _TRY, *_COMING):
         (workspace / name).unlink(missing_ok=True)
     for path in workspace.rglob("*.put-aside*"):  # `.envrc` came while a command ran
-        path.unlink()
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     yield from judge(evidence)  # which takes what is left for the work of the session

@@ -33,6 +33,7 @@ from holdfast.runtime import archive
 from holdfast.runtime.acceptance import before_sending
 from holdfast.runtime.drafts import draft_beside
 from holdfast.runtime.isolate import drop_copies
+from holdfast.tools.traces import Traces
 from holdfast.views.edits import workspaces_of
 from holdfast.views.lines import COMMAND, Line, Span, neutral, one_line
 
@@ -225,6 +226,7 @@ async def _delete(home: Home, name: str, *, is_sure: bool, is_json: bool) -> int
 
         def forget(records: Sequence[Record]) -> None:
             recall.forget(_messages(records))
+            Traces(home.folder).forget(session)
             folders.update(workspaces_of(records))
 
         try:

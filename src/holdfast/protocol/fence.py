@@ -104,6 +104,15 @@ class Held(msgspec.Struct, frozen=True):
     """How many processes there may be inside at a time."""
 
 
+class Undone(msgspec.Struct, frozen=True):
+    """What no sandbox prevented, and what became of it when a command had ended."""
+
+    changed: tuple[str, ...] = ()
+    """The paths at which something was undone, or should have been."""
+    stuck: tuple[str, ...] = ()
+    """Those of them at which it could not be undone."""
+
+
 class Launch(msgspec.Struct, frozen=True):
     """What to run."""
 
@@ -146,8 +155,8 @@ class Launch(msgspec.Struct, frozen=True):
     """The secrets that the proxy puts in place of their marks."""
     authorities: bytes = b""
     """Those that it may trust, as PEM; empty: those of this machine."""
-    put_right: Callable[[], tuple[str, ...]] | None = None
-    """Called in a thread when the tree has ended: undoes what no sandbox prevents, and returns the paths."""
+    put_right: Callable[[], Undone] | None = None
+    """Called in a thread when the tree has ended, or did not begin: undoes what no sandbox prevents."""
     held: Held | None = None
     """What is checked before its program begins. A sandbox sets it."""
     limits: Mapping[str, int] = {}

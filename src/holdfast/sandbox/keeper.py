@@ -61,7 +61,6 @@ _BLANK_MODE = 0o100444
 _DEAF_TO = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that end neither a keeper nor a guard: they exit when their work is done."""
 
-
 # --- from outside -------------------------------------------------------------------------------
 
 
@@ -319,7 +318,7 @@ def _guard(control: socket.socket, fds: list[int], driver: Collection[int]) -> N
             unmade = [path for path in request["covered"] if not is_blank(path)]
             ends, root = [control.fileno(), *driver], 0
             try:
-                root, pipes = _started(request, fds)
+                root, pipes = _started(request, fds, ends)
                 inside = _Inside([], -1, request["processes"]) if request["processes"] else None
                 inside = _let_in(pipes, request["held"], [wakes, *ends]) if pipes else inside
             except _TooLate:
@@ -349,12 +348,12 @@ def _request(control: socket.socket) -> Any:
     return json.loads(told)
 
 
-def _started(request: dict[str, Any], fds: list[int]) -> tuple[int, tuple[int, int] | None]:
+def _started(request: dict[str, Any], fds: list[int], ends: list[int]) -> tuple[int, tuple[int, int] | None]:
     """Start the program as the leader of a session, with default signals and only its own files. Return its pid, and
     what holds it.
 
     Raises:
-        _TooLate: the driver may have lost its session by now.
+        _TooLate: the driver is gone, or may have lost its session.
     """
     _limit(request["limits"])
     others = [*([0] if request["has_stdin"] else []), *([2] if request["has_stderr"] else [])]
@@ -383,7 +382,8 @@ def _started(request: dict[str, Any], fds: list[int]) -> tuple[int, tuple[int, i
     if not request["has_stdin"]:
         actions.append((os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0))
     os.chdir(request["cwd"])
-    if time.clock_gettime_ns(_UPTIME) // 1_000_000 >= request["until_ms"]:
+    # Frozen before it had its name, nobody could find it, and the next driver may be at work by now.
+    if time.clock_gettime_ns(_UPTIME) // 1_000_000 >= request["until_ms"] or _ready(ends, 0):
         raise _TooLate
     root = os.posix_spawnp(
         request["argv"][0],

@@ -112,7 +112,7 @@ class Landlock:
             **dict.fromkeys(filter(os.path.lexists, fence.writable), self._all),
         }
         opened = dict(enumerate(rights, number + 1))
-        own = new_name(launch.key)
+        own = launch.own_folder or new_name(launch.key)
         home, temporary = f"{own}/home", f"{own}/tmp"
         known_home = next(iter(fence.private), "")
         rules: list[tuple[str | bytes | int, ...]] = [

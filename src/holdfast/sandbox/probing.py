@@ -66,7 +66,7 @@ async def attempt(sandbox: Sandbox, lets: Collection[str] = ()) -> str:
             "begun": begun(os.getpid()),
             "lets": [*lets],
         }
-        fault = _fault(await _ended(sandbox, fence, facts), bait)
+        fault = _fault(await _ended(sandbox, fence, facts, f"{folder}/own"), bait)
         strange = [path.name for path in outside.iterdir() if path.name != "bait"]
         return fault or (f"It let a program write outside: {', '.join(strange)}." if strange else "")
 
@@ -108,11 +108,19 @@ def interpreter() -> tuple[str, ...]:
     return tuple({os.path.realpath(path) for path in (sys.prefix, sys.base_prefix)})
 
 
-async def _ended(sandbox: Sandbox, fence: Fence, facts: dict[str, object]) -> Ended | OSError:
+async def _ended(sandbox: Sandbox, fence: Fence, facts: dict[str, object], own: str) -> Ended | OSError:
     argv = (os.path.realpath(sys.executable), "-I", "-S", str(_CHILD), json.dumps(facts))
     key = f"probe-{os.getpid()}"
     launch = Launch(
-        argv, fence.writable[0], key, {}, _TIMEOUT_S, _TIMEOUT_S, check=lambda: sys.maxsize, fence=fence
+        argv,
+        fence.writable[0],
+        key,
+        {},
+        _TIMEOUT_S,
+        _TIMEOUT_S,
+        check=lambda: sys.maxsize,
+        fence=fence,
+        own_folder=own,  # nobody else would find that of a killed probe
     )
     processes = Processes(sandbox)
     try:

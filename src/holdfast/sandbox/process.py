@@ -28,7 +28,7 @@ from msgspec.structs import replace
 
 from holdfast.errors import Lapsed, SandboxUnavailable
 from holdfast.protocol.counts import counted
-from holdfast.protocol.fence import FLOOD_BYTES, NO_INPUT, WITH_OUTPUT, Launch, Sandbox
+from holdfast.protocol.fence import FLOOD_BYTES, NO_INPUT, WITH_OUTPUT, Launch, Sandbox, Undone
 from holdfast.protocol.traffic import NO_REQUESTS, Requests
 from holdfast.sandbox import keeper, own_folder
 from holdfast.sandbox.proxy import Proxy, Way
@@ -55,8 +55,8 @@ class Ended(msgspec.Struct, frozen=True):
     """stdout and stderr in order of arrival, with a line that says so if the middle was dropped."""
     output_bytes: int
     """The length of the whole output, with dropped bytes."""
-    put_right: tuple[str, ...] = ()
-    """The paths at which something was undone afterwards."""
+    put_right: Undone = Undone()
+    """What was undone afterwards."""
     requests: Requests = NO_REQUESTS
     """What it asked of the network through the proxy."""
 
@@ -133,13 +133,16 @@ class Processes:
         control, given = socket.socketpair()
         self._open.add(control)
         tree: _Tree | None = None
-        righted: list[str] = []
+        undone = Undone()
 
-        async def put_right() -> None:
+        async def wind_up() -> None:
+            nonlocal undone
+            if tree is not None:
+                await tree.end()
             if launch.own_folder:
                 await asyncio.to_thread(own_folder.remove, launch.own_folder)
             if launch.put_right is not None:
-                righted.extend(await asyncio.to_thread(launch.put_right))
+                undone = await asyncio.to_thread(launch.put_right)
 
         try:
             try:
@@ -151,15 +154,13 @@ class Processes:
             how = await _until_end(tree, launch, reading, output)
         finally:
             try:
-                if tree is not None:
-                    await _uninterrupted(tree.end())
-                    await _uninterrupted(put_right())
+                await _uninterrupted(wind_up())
             finally:
                 output.drain(reading)
                 os.close(reading)
                 control.close()
                 self._open.discard(control)
-        return Ended(how, tree.exit_code, output.text(), output.size_bytes, put_right=tuple(righted))
+        return Ended(how, tree.exit_code, output.text(), output.size_bytes, put_right=undone)
 
     async def end(self, keys: Collection[str]) -> None:
         """End every process of the calls with these keys, no matter which driver started it."""
@@ -346,13 +347,16 @@ async def _until_end(
 
 
 async def _uninterrupted(work: Coroutine[object, object, None]) -> None:
-    """Finish the work. Raise a cancellation that comes meanwhile after it."""
-    task = asyncio.create_task(work)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await task
-        raise
+    """Finish the work. Raise a cancellation that comes meanwhile after it; there may be several."""
+    task, cancelled = asyncio.create_task(work), None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    task.result()
+    if cancelled is not None:
+        raise cancelled
 
 
 class _Output:

@@ -17,6 +17,8 @@ from contextlib import ExitStack, contextmanager, suppress
 
 import msgspec
 
+from holdfast.protocol.fence import Undone
+
 ASIDE = ".put-aside"
 _PASSED = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 """How a folder on the way is opened. Others may let the user pass it and not list it, as many a `/home` does."""
@@ -48,6 +50,7 @@ _FRESH = re.compile(
 """A line in the configuration of a repository that git has just made."""
 _READ_BYTES = 4_096
 _SHOWN = 10
+NOT_YET = "Holdfast keeps what was there, and tries again before the next command. The disk may be full."
 _NAME_CHARS = 200
 
 
@@ -81,8 +84,11 @@ def put_right(before: Mapping[str, Place], paths: Iterable[str]) -> tuple[str, .
     that was changed.
     """
     now = seen(paths)
-    known = {*before.values()}
-    made = [path for path, place in now.items() if path not in before and place not in known]
+    made = [path for path in now if path not in before]
+    if made:
+        # What moved with its folder stays. What is still in its place has got a second name by a hard link.
+        moved = {*before.values()} - {*seen(before).values()}
+        made = [path for path in made if now[path] not in moved]
     changed = [path for each in made for path in _unwanted(each, before) if put_aside(path)]
     for path, place in before.items():
         if place.target and _target(path) != place.target and _put_back(path, place.target):
@@ -90,20 +96,26 @@ def put_right(before: Mapping[str, Place], paths: Iterable[str]) -> tuple[str, .
     return tuple(sorted(changed))
 
 
-def told(changed: Collection[str], workspace: str) -> str:
+def told(undone: Undone, workspace: str) -> str:
     """Return what the model reads of it at the end of a result; empty if there is nothing to say."""
-    return f"\n[{sentence(changed, workspace)}]" if changed else ""
+    return f"\n[{sentence(undone, workspace)}]" if undone.changed else ""
 
 
-def sentence(changed: Collection[str], workspace: str) -> str:
+def sentence(undone: Undone, workspace: str) -> str:
     """Return what happened, in words."""
-    names = [_shown(os.path.relpath(path, workspace)) for path in changed]
-    shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+    but = f", but for {names(undone.stuck, workspace)}" if undone.stuck else ""
+    rest = f" {NOT_YET}" if undone.stuck else ""
     return (
-        f"While it ran, files came or changed that control other programs: {shown}. Commands in a sandbox may not "
-        f"do that. What came was put aside under the same name with {ASIDE}, and what was there before was put back. "
-        "A person can make or change them."
+        f"While it ran, files came or changed that control other programs: {names(undone.changed, workspace)}. "
+        f"Commands in a sandbox may not do that. What came was put aside under the same name with {ASIDE}, and what "
+        f"was there before was put back{but}.{rest} A person can make or change them."
     )
+
+
+def names(paths: Collection[str], workspace: str) -> str:
+    """Return the names of files in a sentence."""
+    found = [_shown(os.path.relpath(path, workspace)) for path in paths]
+    return ", ".join(found[:_SHOWN]) + (f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else "")
 
 
 def _shown(name: str) -> str:
@@ -216,8 +228,8 @@ def put_aside(path: str) -> bool:
 
 def free_name(name: str, folder: int) -> str:
     """Return a name for what is put aside, which nothing in the folder of the descriptor has."""
-    names = {*os.listdir(folder)}
-    return next(each for each in _names(name) if each not in names)
+    known = {*os.listdir(folder)}
+    return next(each for each in _names(name) if each not in known)
 
 
 def _names(name: str) -> Iterator[str]:

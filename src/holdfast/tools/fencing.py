@@ -15,11 +15,12 @@ import stat
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from threading import Lock
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeGuard
 
 import msgspec
@@ -29,7 +30,7 @@ from holdfast.clock import SYSTEM_CLOCK
 from holdfast.policy.paths import is_inside, secret_rule
 from holdfast.policy.protected import Own, fixed_places
 from holdfast.policy.rules import is_configured
-from holdfast.protocol.fence import Backend, Fence, Launch, Sandbox, Walled
+from holdfast.protocol.fence import Backend, Fence, Launch, Sandbox, Undone, Walled
 from holdfast.protocol.ports import Tool
 from holdfast.protocol.settings import Policy, Walls
 from holdfast.sandbox.keeper import is_blank
@@ -39,7 +40,7 @@ from holdfast.sandbox.proxy import libraries
 from holdfast.tools.aside import Place, put_right, seen, sentence
 from holdfast.tools.blocking import Refused, in_thread
 from holdfast.tools.git_folders import is_repository
-from holdfast.tools.kept import Kept, keep, opened, righted
+from holdfast.tools.kept import Kept, keep, opened, put_back, righted
 from holdfast.tools.own import OwnPlaces, own_places
 from holdfast.tools.repository import find
 from holdfast.tools.traces import Trace, Traces
@@ -267,6 +268,14 @@ class Fences:
         fixed += [path for folder in (*found, *others) for path in folder.fixed]
         return _Look(found, others, fixed)
 
+    def _undone(self, trace: Trace, held: Mapping[str, int] = MappingProxyType({})) -> Undone:
+        """Undo what a command changed that has ended. `held`: what `kept` holds open, which is closed."""
+        if trace.kept is None:
+            return Undone(self._put_right(trace))
+        return righted(
+            trace.kept, trace.before, lambda known: self._put_right(replace(trace, before=known)), held
+        )
+
     def _put_right(self, trace: Trace) -> tuple[str, ...]:
         for path in filter(is_blank, trace.covered):
             with suppress(OSError):
@@ -286,9 +295,13 @@ class Fences:
 
     def _recovered(self, session: str) -> list[str]:
         said = self._traces.taken(session)
-        for trace in self._traces.left(session):
-            changed = trace.changed or self._put_right(trace)
-            said += [sentence(changed, trace.writable[0])] if changed else []
+        for name, trace in self._traces.left(session).items():
+            if trace.changed:  # it was undone, as far as it could be
+                undone = Undone(trace.changed, put_back(trace.kept).stuck if trace.kept is not None else ())
+            else:
+                undone = self._undone(trace)
+            self._traces.finish(name, trace, undone)
+            said += [sentence(undone, trace.writable[0])] if undone.changed else []
         return said
 
     async def recorded(
@@ -327,7 +340,8 @@ class Fences:
             hosts: Those of `[network] allow`. The program reaches them if the intent of its call says so.
 
         Raises:
-            Refused: no command may run in such a workspace, or the fence is not the recorded one.
+            Refused: no command may run in such a workspace, or the fence is not the recorded one, or what an earlier
+                command changed is not put back.
         """
         if self._agreed(walls) == "unsafe":
             return launch
@@ -336,6 +350,7 @@ class Fences:
         is_keeping = self.backend(walls) == "landlock"
 
         def looked() -> tuple[Fence, dict[str, Place], Kept | None]:
+            self._traces.put_back_stuck(workspace)
             rules = self.rules(workspace, walls, readable, reached)
             if walled is not None and walled.digest != rules.digest():
                 raise Refused(_CHANGED)
@@ -346,24 +361,22 @@ class Fences:
         fence, before, kept = await in_thread(looked)
         mounted = () if is_keeping else (*fence.masked, *fence.protected)
         covered = tuple(path for path in mounted if not is_blank(path))
-        trace = Trace(fence.writable, len(walls.write), before, covered)
+        trace = Trace(fence.writable, len(walls.write), before, covered, kept=kept)
         held: dict[str, int] = {}
 
         def check() -> int:
             until_ms = launch.check()
             self._traces.begin(launch.key, trace)
-            held.update(opened(kept) if kept is not None else {})
+            if kept is not None:
+                held.update(opened(kept))
             return until_ms
 
-        def put_all_right() -> tuple[str, ...]:
-            if kept is None:
-                changed = self._put_right(trace)
-            else:
-                changed = righted(
-                    kept, held, before, lambda known: self._put_right(replace(trace, before=known))
-                )
-            self._traces.end(launch.key, changed)
-            return changed
+        def put_all_right() -> Undone:
+            if not self._traces.is_running(launch.key):  # it did not begin
+                return Undone()
+            undone = self._undone(trace, held)
+            self._traces.end(launch.key, undone)
+            return undone
 
         stand_ins = self._credentials.stand_ins() if self._credentials is not None else ()
         return replace(

@@ -14,19 +14,25 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from types import MappingProxyType
 
 import msgspec
 
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.policy.paths import is_inside
-from holdfast.protocol.fence import Fence
-from holdfast.tools.aside import Place, folder_of, free_name, put_aside, seen
+from holdfast.protocol.fence import Fence, Undone
+from holdfast.tools.aside import ASIDE, Place, folder_of, free_name, put_aside, seen
 from holdfast.tools.blocking import Refused
 
 MAX_BYTES = 32 << 20
 MAX_FILES = 4_000
 _MOST_HELD = 64
 """How many folders are held open, to find them if they are moved. The others are made again."""
+_MOST_ENTRIES = 1_000_000
+"""How many names are looked at to find a folder that a killed command moved."""
+_NAME_CHARS = 50
+_DRAFT = f"{ASIDE}-draft"
+"""Ends the name of a file that is being made again: nothing takes the place of another one before it is whole."""
 _FRESH_NS = 50_000_000
 """Two changes within this time may have the same time."""
 _TOO_MUCH = (
@@ -56,11 +62,18 @@ class Kept(msgspec.Struct, frozen=True):
 
     copies: Mapping[str, _Copy]
     """By path. A folder comes before what is in it."""
-    above: tuple[str, ...]
-    """Folders that hold something protected, a folder before what is in it."""
+    above: Mapping[str, tuple[int, int]]
+    """Folders that hold something protected, with the device and inode of each, a folder before what is in it."""
     tops: tuple[str, ...]
     """The paths that the fence protects."""
+    roots: tuple[str, ...]
+    """What the command may change."""
     read_ns: int
+
+    def only(self, paths: Iterable[str]) -> Kept:
+        """Return what is kept of these."""
+        copies = {path: self.copies[path] for path in paths if path in self.copies}
+        return Kept(copies, {}, self.tops, self.roots, self.read_ns)
 
 
 def keep(fence: Fence, homes: Iterable[str]) -> Kept:
@@ -92,36 +105,44 @@ def keep(fence: Fence, homes: Iterable[str]) -> Kept:
             if left < 0 or len(copies) > MAX_FILES:
                 what = f"there is too much in it that must not be changed, like {path}"
                 raise Refused(_TOO_MUCH.format(what=what))
-    return Kept(copies, tuple(_above(fence)[:_MOST_HELD]), fence.protected, read_ns)
+    above = {path: place.identity for path, place in seen(_above(fence)).items()}
+    return Kept(copies, above, fence.protected, fence.writable, read_ns)
 
 
 def opened(kept: Kept) -> dict[str, int]:
-    """Open the folders that hold something protected, right before the command starts. `righted` closes them."""
+    """Open the folders above what is protected, to find them wherever they are moved. `righted` closes them."""
     held: dict[str, int] = {}
-    for path in kept.above:
+    for path in [*kept.above][:_MOST_HELD]:
         with suppress(OSError):
             held[path] = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     return held
 
 
-def put_back(kept: Kept, held: Mapping[str, int]) -> list[str]:
-    """Make it again as it was. Return the paths of all that was changed."""
-    changed = [path for path, fd in held.items() if _moved_back(path, fd)]
+def put_back(kept: Kept, held: Mapping[str, int] = MappingProxyType({})) -> Undone:
+    """Make it again as it was.
+
+    Args:
+        kept: What was protected.
+        held: The open folders above it; without them, those that were moved are looked for.
+    """
+    changed = [path for path, identity in kept.above.items() if _moved_back(path, identity, kept, held)]
+    stuck: list[str] = []
     for path, copy in kept.copies.items():
         if not _is_same(path, copy, kept.read_ns):
-            _make_again(path, copy, kept.tops)
+            if not _is_made_again(path, copy, kept.tops):
+                stuck.append(path)
             changed.append(path)
         if stat.S_ISDIR(copy.mode):
             changed += _emptied(path, kept)
-    return changed
+    return Undone(tuple(changed), tuple(stuck))
 
 
 def righted(
     kept: Kept,
-    held: Mapping[str, int],
     before: Mapping[str, Place],
     others: Callable[[Mapping[str, Place]], tuple[str, ...]],
-) -> tuple[str, ...]:
+    held: Mapping[str, int] = MappingProxyType({}),
+) -> Undone:
     """Put back what was kept, and then the rest. What was kept may be another file now.
 
     Args:
@@ -129,11 +150,13 @@ def righted(
         held: The folders that hold it, as `opened` returned them.
         before: What lay at controlling places.
         others: Puts right what came at these places, and returns the paths.
+        held: The open folders above it, which are closed.
     """
     try:
-        changed = put_back(kept, held)
+        undone = put_back(kept, held)
         known = {path: place for path, place in before.items() if path not in kept.copies}
-        return tuple(dict.fromkeys([*changed, *others({**known, **seen(kept.copies)})]))
+        came = others({**known, **seen(kept.copies)})
+        return Undone(tuple(dict.fromkeys([*undone.changed, *came])), undone.stuck)
     finally:
         for fd in held.values():
             os.close(fd)
@@ -198,17 +221,15 @@ def _is_same(path: str, copy: _Copy, read_ns: int) -> bool:
     return (now.content, now.target) == (copy.content, copy.target)
 
 
-def _moved_back(path: str, fd: int) -> bool:
+def _moved_back(path: str, identity: tuple[int, int], kept: Kept, held: Mapping[str, int]) -> bool:
     """Put a folder back where it was, if it was moved. Return whether it was."""
     with suppress(OSError):
-        held = os.fstat(fd)
-        with suppress(OSError):
-            there = os.lstat(path)
-            if (there.st_dev, there.st_ino) == (held.st_dev, held.st_ino):
-                return False
-        if not held.st_nlink:
+        there = seen([path]).get(path)
+        if there is not None and there.identity == identity:
             return False
-        elsewhere = os.readlink(f"/proc/self/fd/{fd}")
+        elsewhere = _where(held[path]) if path in held else _found(identity, kept.roots)
+        if not elsewhere:
+            return False
         if os.path.lexists(path):
             put_aside(path)
         with folder_of(elsewhere) as (source, old), folder_of(path) as (target, new):
@@ -217,8 +238,28 @@ def _moved_back(path: str, fd: int) -> bool:
     return False
 
 
-def _make_again(path: str, copy: _Copy, tops: Iterable[str]) -> None:
-    """Make a file, a folder or a link as it was. What is there instead is put aside."""
+def _where(fd: int) -> str:
+    """Return where a folder is that is held open; empty: it is gone."""
+    return os.readlink(f"/proc/self/fd/{fd}") if os.fstat(fd).st_nlink else ""
+
+
+def _found(identity: tuple[int, int], roots: Iterable[str]) -> str:
+    """Return where a folder is among what a command could change; empty: nowhere, or there is too much."""
+    following, entries = [*roots], 0
+    while following and entries < _MOST_ENTRIES:
+        with suppress(OSError), os.scandir(following.pop()) as found:
+            for entry in found:
+                entries += 1
+                if not entry.is_dir(follow_symlinks=False):
+                    continue
+                if entry.inode() == identity[1] and entry.stat(follow_symlinks=False).st_dev == identity[0]:
+                    return entry.path
+                following.append(entry.path)
+    return ""
+
+
+def _is_made_again(path: str, copy: _Copy, tops: Iterable[str]) -> bool:
+    """Make a file, a folder or a link as it was. What is there instead is put aside. Return whether it succeeded."""
     with suppress(OSError):
         os.makedirs(os.path.dirname(path), exist_ok=True)
     with suppress(OSError), folder_of(path) as (folder, name):
@@ -229,24 +270,40 @@ def _make_again(path: str, copy: _Copy, tops: Iterable[str]) -> None:
                 os.chmod(f"/proc/self/fd/{fd}", stat.S_IMODE(copy.mode))
             finally:
                 os.close(fd)
-            return
-        if is_there:
-            _set_aside(path, tops)
+            return True
+        if is_there and not _set_aside(path, tops):
+            return False
         if stat.S_ISLNK(copy.mode):
             os.symlink(copy.target, name, dir_fd=folder)
         elif stat.S_ISDIR(copy.mode):
             os.mkdir(name, stat.S_IMODE(copy.mode), dir_fd=folder)
         elif copy.content is not None:
             _write(folder, name, copy)
+        return True
+    return False
 
 
 def _write(folder: int, name: str, copy: _Copy) -> None:
+    """Make a file, which is there whole or not at all.
+
+    Raises:
+        OSError: it could not be made, as when the disk is full.
+    """
+    draft = name[:_NAME_CHARS] + _DRAFT
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with open(os.open(name, flags, 0o600, dir_fd=folder), "wb") as file:
-        file.write(copy.content or b"")
-        file.flush()
-        os.fchmod(file.fileno(), stat.S_IMODE(copy.mode))
-        os.utime(file.fileno(), ns=copy.times_ns)
+    with suppress(FileNotFoundError):  # of a process that was killed meanwhile, or a trap of a command
+        os.unlink(draft, dir_fd=folder)
+    try:
+        with open(os.open(draft, flags, 0o600, dir_fd=folder), "wb") as file:
+            file.write(copy.content or b"")
+            file.flush()
+            os.fchmod(file.fileno(), stat.S_IMODE(copy.mode))
+            os.utime(file.fileno(), ns=copy.times_ns)
+        os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(draft, dir_fd=folder)
+        raise
 
 
 def _has_other_mode_only(path: str, copy: _Copy) -> bool:

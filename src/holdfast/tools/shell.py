@@ -15,7 +15,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast.errors import SandboxUnavailable
-from holdfast.protocol.fence import Launch
+from holdfast.protocol.fence import Backend, Launch
 from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.protocol.tools import ToolSpec
 from holdfast.sandbox.process import Ended, clean_environment
@@ -87,7 +87,7 @@ class Shell(Unplanned):
         except OSError as error:
             why = f"The command could not be started: {error.strerror}."
             return RawResult("error", why, detail=repr(error))
-        result = _result(ended, launch)
+        result = _result(ended, launch, self._fences.backend(context.policy.walls))
         notes = note(ended, launch, context) + aside.told(ended.put_right, context.workspace)
         result = replace(result, text=result.text + notes, requests=ended.requests)
         is_negative = ended.how == "exited" and is_answer(arguments["command"], ended.exit_code)
@@ -134,7 +134,7 @@ def program_of(command: str, workspace: str) -> str:
     return str(Path(found).resolve()) if found else ""
 
 
-def _result(ended: Ended, launch: Launch) -> RawResult:
+def _result(ended: Ended, launch: Launch, backend: Backend) -> RawResult:
     output = ended.output if ended.output.endswith("\n") or not ended.output else f"{ended.output}\n"
     match ended.how:
         case "timeout":
@@ -146,5 +146,5 @@ def _result(ended: Ended, launch: Launch) -> RawResult:
         case "exited" if not ended.exit_code:
             return RawResult("ok", ended.output or "[no output]")
         case "exited" | "flood" | "processes":
-            why = "; ".join(filter(None, (how_ended(ended), cause(ended, launch.fence))))
+            why = "; ".join(filter(None, (how_ended(ended), cause(ended, backend))))
             return RawResult("error", f"{output}[{why}]")

@@ -1,12 +1,14 @@
 """Keeps what commands in a sandbox left, until somebody hears of it; also of commands whose Holdfast was killed.
 
-A command has a file in the home while it runs: what must be known to put aside what it made. If the process dies, the
-next one that drives the session does it. Without a home, nothing outlives the process.
+A command has a file in the home while it runs: what must be known to put aside what it made, and copies of what it
+could change and must not. If the process dies, the next one that drives the session puts all of it right. What could
+not be put back stays here until it can be. Without a home, nothing outlives the process.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -14,11 +16,18 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.tools.aside import Place, sentence
+from holdfast.protocol.fence import Undone
+from holdfast.tools.aside import NOT_YET, Place, names, sentence
+from holdfast.tools.blocking import Refused
+from holdfast.tools.kept import Kept, put_back
 
 FOLDER = "aside"
 _MOST_TOLD = 10
 """The most commands of one session of which something is said at once."""
+_STUCK = (
+    "Nothing was run: an earlier command changed files that control other programs, and they could not be put back: "
+    f"{{paths}}. {NOT_YET}"
+)
 
 
 class Trace(msgspec.Struct, frozen=True):
@@ -34,10 +43,14 @@ class Trace(msgspec.Struct, frozen=True):
     """Where a sandbox may leave an empty file."""
     changed: tuple[str, ...] = ()
     """What was put aside when it had ended, and nobody was told yet."""
+    stuck: tuple[str, ...] = ()
+    """What could not be put back yet."""
+    kept: Kept | None = None
+    """What it could change and must not; when it has ended, only what could not be put back."""
 
 
 class Traces:
-    """The commands of a home that run, or of which something must be said.
+    """The commands of a home that run, or of which something must be said or done.
 
     Args:
         home: The folder of the home; None without one.
@@ -46,70 +59,147 @@ class Traces:
     def __init__(self, home: Path | None = None) -> None:
         self._folder = home / FOLDER if home is not None else None
         self._running: dict[str, Trace] = {}
+        self._stuck: dict[str, Trace] = {}
         self._untold: dict[str, list[str]] = {}
+        self._told: set[str] = set()
+        """What was found of other processes. It goes when the record that tells of it is stored."""
 
     def begin(self, key: str, trace: Trace) -> None:
-        """Keep it: the command with this key is about to start."""
-        self._running[key] = trace
-        self._keep(key, trace)
+        """Keep it: the command with this key is about to start.
 
-    def end(self, key: str, changed: tuple[str, ...]) -> None:
-        """Tell what was put aside of a command. It has ended."""
-        trace = self._running.pop(key, None)
-        if changed and trace is not None:
-            untold = self._untold.setdefault(_session(key), [])
-            untold.append(sentence(changed, trace.writable[0]))
+        Raises:
+            OSError: it cannot be stored.
+        """
+        self._keep(_name(key), trace)
+        self._running[_name(key)] = trace
+
+    def is_running(self, key: str) -> bool:
+        """Return whether it began and has not ended."""
+        return _name(key) in self._running
+
+    def end(self, key: str, undone: Undone) -> None:
+        """Keep what is left to say and to do. The command has ended."""
+        trace = self._running.pop(_name(key))
+        if undone.changed:
+            untold = self._untold.setdefault(_mark(_session(key)), [])
+            untold.append(sentence(undone, trace.writable[0]))
             del untold[:-_MOST_TOLD]
-            self._keep(key, replace(trace, before={}, covered=(), changed=changed))
-        else:
-            self._drop(key)
+        self.finish(_name(key), trace, undone)
+
+    def finish(self, name: str, trace: Trace, undone: Undone) -> None:
+        """Keep only what is left of a command that has ended."""
+        kept = trace.kept.only(undone.stuck) if trace.kept is not None and undone.stuck else None
+        rest = replace(trace, before={}, covered=(), changed=undone.changed, stuck=undone.stuck, kept=kept)
+        if undone.stuck:
+            self._stuck[name] = rest
+        if not undone.changed:
+            self._drop(name)
+            return
+        try:
+            self._keep(name, rest)
+        except OSError:  # what the file has is more than what is left to do
+            if not undone.stuck:
+                self._drop(name)
 
     def taken(self, session: str) -> list[str]:
         """Return sentences about what was put aside of a session's commands, once."""
-        found = self._untold.pop(session, [])
-        if found and self._folder is not None:
-            running = {self._path(key) for key in self._running}
-            for path in self._paths(session):
-                if path not in running:
-                    path.unlink(missing_ok=True)
+        found = self._untold.pop(_mark(session), [])
+        for name in self._names(session) if found else {*self._told}:
+            if name.startswith(_mark(session)) and name not in self._running:
+                self._told.discard(name)
+                if name not in self._stuck:
+                    self._drop(name)
         return found
 
-    def left(self, session: str) -> Iterator[Trace]:
-        """Yield what other processes left of a session's commands, which have all ended, and forget it."""
-        running = {self._path(key) for key in self._running}
-        for path in self._paths(session):
-            if path not in running:
-                with suppress(OSError, msgspec.MsgspecError):
-                    yield msgspec.json.decode(path.read_bytes(), type=Trace)
-                path.unlink(missing_ok=True)
+    def left(self, session: str) -> dict[str, Trace]:
+        """Return what other processes left of a session's commands, which have all ended, by their names."""
+        found: dict[str, Trace] = {}
+        for name in self._names(session):
+            if name in self._running or name in self._stuck:
+                continue
+            with suppress(OSError, ValueError):
+                found[name] = self._read(name)
+                self._told.add(name)
+                continue
+            self._drop(name)
+        return found
 
-    def _path(self, key: str) -> Path | None:
-        name = f"{_mark(_session(key))}-{_mark(key)}.json"
-        return self._folder / name if self._folder is not None else None
+    def put_back_stuck(self, workspace: str) -> None:
+        """Put back what could not be put back before.
 
-    def _paths(self, session: str) -> list[Path]:
+        Raises:
+            Refused: it still cannot be.
+        """
+        still: list[str] = []
+        for name, trace in [*self._stuck.items()]:
+            undone = put_back(trace.kept) if trace.kept is not None else Undone()
+            if not undone.stuck:
+                del self._stuck[name]
+                self._drop(name)
+            still += undone.stuck
+        if still:
+            raise Refused(_STUCK.format(paths=names(still, workspace)))
+
+    def forget(self, session: str) -> None:
+        """Remove what is kept of a session, which nobody drives. What a killed command changed is put back first."""
+        for trace in self.left(session).values():
+            if trace.kept is not None:
+                put_back(trace.kept)
+        for name in self._names(session):
+            self._drop(name)
+
+    def _path(self, name: str) -> Path | None:
+        return self._folder / f"{name}.json" if self._folder is not None else None
+
+    def _names(self, session: str) -> list[str]:
+        """Return the names of what is stored of a session, also of what was not stored to its end."""
         if self._folder is None or not self._folder.is_dir():
             return []
-        return sorted(self._folder.glob(f"{_mark(session)}-*.json"))
+        return sorted({path.stem for path in self._folder.glob(f"{_mark(session)}-*")})
 
-    def _keep(self, key: str, trace: Trace) -> None:
-        path = self._path(key)
+    def _read(self, name: str) -> Trace:
+        """Read what is stored.
+
+        Raises:
+            OSError: there is nothing.
+            ValueError: it is not what was stored.
+        """
+        path = self._path(name)
+        if path is None:
+            raise FileNotFoundError(name)
+        return msgspec.convert(json.loads(path.read_bytes()), Trace)
+
+    def _keep(self, name: str, trace: Trace) -> None:
+        path = self._path(name)
         if path is None:
             return
         path.parent.mkdir(mode=0o700, exist_ok=True)
         draft = path.with_suffix(".tmp")
-        draft.touch(0o600)
-        draft.write_bytes(msgspec.json.encode(trace))
-        draft.replace(path)
+        try:
+            draft.touch(0o600)
+            # Names of files need not be text, and only this encoder takes them.
+            draft.write_text(json.dumps(msgspec.to_builtins(trace)), encoding="ascii")
+            draft.replace(path)
+        except OSError:
+            with suppress(OSError):
+                draft.unlink()
+            raise
 
-    def _drop(self, key: str) -> None:
-        path = self._path(key)
+    def _drop(self, name: str) -> None:
+        path = self._path(name)
         if path is not None:
-            path.unlink(missing_ok=True)
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+                path.with_suffix(".tmp").unlink(missing_ok=True)
 
 
 def _session(key: str) -> str:
     return key.partition(":")[0]
+
+
+def _name(key: str) -> str:
+    """Return the name of what is stored of a command."""
+    return f"{_mark(_session(key))}-{_mark(key)}"
 
 
 def _mark(text: str) -> str:

@@ -3,42 +3,63 @@
 from __future__ import annotations
 
 import re
+from signal import SIGBUS, SIGXCPU, SIGXFSZ
 
-from holdfast.protocol.fence import Fence
+from holdfast.protocol.fence import Backend
 from holdfast.sandbox.process import Ended
 
 _NOT_SHOWN = (
     "commands run in a sandbox without the folders of users. With [sandbox] read, a person shows them one"
 )
+_SPACE = {
+    "bubblewrap": "/tmp, /dev/shm and the home are private in the sandbox, of 1 GiB each: large files belong in the "
+    "workspace",
+    "landlock": "the disk of the workspace, or that of $TMPDIR and $HOME, is full",
+}
+_LONG_FILE = "it wrote a file longer than [sandbox] file_size allows"
 _BY_CODE = {
     127: _NOT_SHOWN,
-    135: "it used more of /dev/shm than the 1 GiB that each sandbox has",
-    152: "it used more processor time than [sandbox] cpu allows",
-    153: "it wrote a file longer than [sandbox] file_size allows",
+    128 + SIGXCPU: "it used more processor time than [sandbox] cpu allows",
+    128 + SIGXFSZ: _LONG_FILE,
 }
-"""What an exit code may mean in a sandbox: no such program, SIGBUS, SIGXCPU and SIGXFSZ."""
+"""What an exit code may mean in a sandbox. A shell says so of a program that a signal ended."""
+_SHARED = "it used more of /dev/shm than the 1 GiB that each sandbox has"
+_CHANGES = "A person can let commands change a folder with [sandbox] write"
+_REFUSED = (
+    "in the sandbox, commands see only the workspace and the folders of the system, and change only the workspace, "
+    f"$TMPDIR and $HOME. With [sandbox] read, a person shows them another folder. {_CHANGES}"
+)
 _BY_WORDS = {
     r"MemoryError|cannot allocate memory|out of memory|bad_alloc":
         "each process has at most what [sandbox] memory allows",
     r"too many open files": "a process in the sandbox has at most 4,096 open files",
-    r"no space left on device":
-        "/tmp, /dev/shm and the home are private in the sandbox, of 1 GiB each: large files belong in the workspace",
+    r"file too large": _LONG_FILE,
+    r"can't start new thread|fork: retry|fork: resource temporarily|cannot fork|pthread_create":
+        "there may be as many processes as [sandbox] processes allows, and four times as many with their threads",
     r"read-only file system":
-        "in the sandbox, only the workspace can be changed, without what controls other programs. A person can let "
-        "commands change a folder with [sandbox] write",
+        "in the sandbox, only the workspace can be changed, without what controls other programs. " + _CHANGES,
     r"command not found|bad interpreter|required file not found|env: .{1,100}: no such file": _NOT_SHOWN,
 }  # fmt: skip
 """What programs say."""
 _TAIL_CHARS = 20_000
 
 
-def cause(ended: Ended, fence: Fence | None) -> str:
+def cause(ended: Ended, backend: Backend) -> str:
     """Return what in its sandbox made a command fail, as half a sentence; empty if nothing is known."""
-    if fence is None or ended.how != "exited" or not ended.exit_code:
+    if backend == "unsafe" or ended.how != "exited" or not ended.exit_code:
         return ""
-    if found := _BY_CODE.get(ended.exit_code):
+    # Without namespaces, the first process is the program itself, and no shell tells of its signal.
+    code = ended.exit_code if ended.exit_code > 0 else 128 - ended.exit_code
+    if found := _BY_CODE.get(code):
         return found
-    return next((why for words, why in _BY_WORDS.items() if has_said(ended, words)), "")
+    if code == 128 + SIGBUS and backend == "bubblewrap":
+        return _SHARED
+    if has_said(ended, r"no space left on device"):
+        return _SPACE[backend]
+    if found := next((why for words, why in _BY_WORDS.items() if has_said(ended, words)), ""):
+        return found
+    is_refused = backend == "landlock" and has_said(ended, r"permission denied|operation not permitted")
+    return _REFUSED if is_refused else ""
 
 
 def has_said(ended: Ended, words: str) -> bool:
