@@ -281,7 +281,10 @@ class App:
             conduct=self._conduct(),
             context=self._context(),
         )
-        return Chosen(settings, (*notices(settings, next(iter(self.sandboxes), None)), *config.warnings))
+        user_home = os.path.expanduser("~")  # noqa: PTH111 - `Path.expanduser` raises where there is none
+        apart = (*own_places(self.home, self.environ)["homes"], user_home)
+        sandbox = next(iter(self.sandboxes), None)
+        return Chosen(settings, (*notices(settings, sandbox, apart), *config.warnings))
 
     def _context(self) -> Context:
         facts = self._side_facts("compaction.model", self.config.compaction_model)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -521,60 +519,3 @@ def test_the_model_reads_that_its_sandbox_made_a_command_fail_and_what_a_person_
     cli("run", "go", "-m", model, "--autonomy", "full", "--quiet")
     texts = results(cli)
     assert [(why, text) for why, text in zip(whys, texts, strict=True) if why not in text] == []
-
-
-@pytest.mark.requirement("L2")
-def test_a_resumed_run_keeps_what_its_posture_said_about_unknown_programs(cli: Cli) -> None:
-    cli.configure(WALLS)
-    model = cli.model(
-        calls("shell", command="rm -r gone"), calls("shell", command="bash try.sh"), says("Done.")
-    )
-    (cli.workspace / "gone").mkdir()
-    (cli.workspace / "try.sh").write_text("echo tried > a.txt")
-    waits = cli("run", "go", "-m", model, "--posture", "overnight", "--approve-by", "wait", "--budget", "0.1")
-    assert waits.code == 5
-    assert cli("approve", rows(cli, "approvals")[0]["id"]).code == 0
-    assert cli("resume", "last").code == 0
-    assert (cli.workspace / "a.txt").read_text() == "tried\n"
-    assert "$0.1000" in cli("show", "last").out
-
-
-@pytest.mark.requirement("L2")
-def test_the_user_file_of_today_takes_back_what_a_posture_said(cli: Cli) -> None:
-    cli.configure(WALLS)
-    model = cli.model(
-        calls("shell", command="rm -r gone"), calls("shell", command="bash try.sh"), says("Done.")
-    )
-    (cli.workspace / "gone").mkdir()
-    (cli.workspace / "try.sh").write_text("echo tried > a.txt")
-    assert cli("run", "go", "-m", model, "--posture", "overnight", "--approve-by", "wait").code == 5
-    assert cli("approve", rows(cli, "approvals")[0]["id"]).code == 0
-    cli.configure(f'{WALLS}[policy]\nsandboxed = "ask"\n')
-    assert cli("resume", "last").code == 5
-    assert not (cli.workspace / "a.txt").exists()
-
-
-@pytest.mark.requirement("L2")
-def test_an_empty_home_counts_as_none(cli: Cli) -> None:
-    cli.configure(WALLS)
-    cli.environ["HOME"] = ""
-    model = cli.model(calls("shell", command="echo written > a.txt"), says("Done."))
-    assert cli("run", "go", "-m", model, "--autonomy", "full").code == 0
-    assert (cli.workspace / "a.txt").read_text() == "written\n"
-
-
-@pytest.mark.requirement("L2")
-def test_a_command_reaches_the_server_that_it_starts_as_the_documentation_says(cli: Cli) -> None:
-    with closing(socket.create_server(("127.0.0.1", 0))) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    cli.configure(f'{WALLS}[network]\nallow = ["{address}"]\n')
-    (cli.workspace / "served.txt").write_text("brought")
-    serve = f"python3 -m http.server {address.partition(':')[2]} & sleep 1"
-    fetch = f"from urllib.request import urlopen; print(urlopen('http://{address}/served.txt').read())"
-    model = cli.model(
-        calls("shell", command=f"{serve}; curl -sS --noproxy '*' http://{address}/served.txt"),
-        calls("shell", command=f"{serve}; no_proxy='*' python3 -c \"{fetch}\""),
-        says("Done."),
-    )
-    assert cli("run", "go", "-m", model, "--autonomy", "full").code == 0
-    assert ["brought" in each for each in results(cli)] == [True, True], results(cli)

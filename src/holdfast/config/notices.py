@@ -5,7 +5,9 @@ What is wrong with a setting belongs to `load`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
+from pathlib import Path
 
 from holdfast.errors import UsageError
 from holdfast.protocol.fence import Finding
@@ -13,15 +15,21 @@ from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.settings import Settings
 
 _SHOWN = 5
+_NO_WAY = " Only bubblewrap leads commands to the hosts of [network] allow."
+_NO_COMMAND = (
+    "No command runs in this workspace, because {path} is in it. Files can be read and written. "
+    "-w DIR names a smaller folder."
+)
 _UNASKED = " Unknown programs run there without a question, and without network."
 
 
-def notices(settings: Settings, sandbox: Finding | None) -> Iterable[str]:
+def notices(settings: Settings, sandbox: Finding | None, apart: Iterable[str] = ()) -> Iterable[str]:
     """Yield what is not as one might think about the money, the window and the sandbox of a run.
 
     Args:
         settings: The settings of the run.
         sandbox: What is known of its sandbox; None: it has none.
+        apart: The folders that a workspace may not hold if commands are to run there in a sandbox.
 
     Raises:
         UsageError: a cost limit was set, and what the model costs is not known.
@@ -34,14 +42,18 @@ def notices(settings: Settings, sandbox: Finding | None) -> Iterable[str]:
                 hint=f"{way_out} output_usd_per_mtok; or leave the cost limit unset.",
             )
         yield from unknowns(facts)
-    if sandbox is not None:
-        hosts = settings.policy.allowed_hosts if sandbox.backend == "bubblewrap" else ()
+    held = [path for path in apart if Path(os.path.realpath(path)).is_relative_to(settings.tools.workspace)]
+    if sandbox is not None and held:
+        yield _NO_COMMAND.format(path=held[0])
+    elif sandbox is not None:
+        listed = settings.policy.allowed_hosts
+        hosts, lost = (listed, "") if sandbox.backend == "bubblewrap" else ((), _NO_WAY if listed else "")
         network = (
             f"and reach {', '.join(hosts[:_SHOWN])}{' ...' if len(hosts) > _SHOWN else ''}" if hosts else ""
         )
         unasked = _UNASKED if settings.policy.sandboxed == "allow" else ""
         yield (
-            f"Commands run in a sandbox ({sandbox.backend}), {network or 'without network'}.{unasked} "
+            f"Commands run in a sandbox ({sandbox.backend}), {network or 'without network'}.{lost}{unasked} "
             f"It does not stop {'; '.join(sandbox.leaves_open)}.{sandbox.hint and f' {sandbox.hint}'}"
         )
 
