@@ -150,6 +150,13 @@ WALLS = (
         _FENCES,
     ),
     Mutation(
+        "a command changes the settings of Holdfast in a folder that it may write to",
+        "tools/fencing.py",
+        "for path in self._own.settings if any(",
+        "for path in () if any(",
+        _FENCES,
+    ),
+    Mutation(
         "a link shows a command what it leads to",
         "tools/fencing.py",
         "path not in roots and any(is_inside(root, path) for root in roots) and os",

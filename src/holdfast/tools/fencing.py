@@ -266,6 +266,7 @@ class Fences:
         for top in writable[first_more:]:
             fixed += _fixed(top, os.path.basename(top), is_folder=os.path.isdir(top))
         fixed += [path for folder in (*found, *others) for path in folder.fixed]
+        fixed += [path for path in self._own.settings if any(is_inside(top, path) for top in writable)]
         return _Look(found, others, fixed)
 
     def _undone(self, trace: Trace, held: Mapping[str, int] = MappingProxyType({})) -> Undone:

@@ -4,7 +4,7 @@ A link, a mount or another spelling of a name leads to the same inode. `policy.p
 """
 
 # Pathlib cannot open relative to a descriptor, and makes an object for each name.
-# ruff: noqa: PTH116
+# ruff: noqa: PTH100, PTH116, PTH118
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ class OwnPlaces(msgspec.Struct, frozen=True):
     homes: tuple[str, ...] = ()
     """Homes, and files elsewhere that a link in a home leads to."""
     settings: tuple[str, ...] = ()
+    """Also the links by whose names Holdfast finds them."""
 
     def identities(self, *kinds: str) -> dict[Identity, str]:
         """Return the files that exist now, by device and inode: `home` or `settings`, or only one of them."""
@@ -136,7 +137,14 @@ def own_places(own: Own) -> OwnPlaces:
     for home in tuple(homes):
         with suppress(OSError), os.scandir(home) as entries:
             homes += [os.path.realpath(entry.path) for entry in entries if entry.is_symlink()]
-    return OwnPlaces(tuple(dict.fromkeys(homes)), tuple(map(os.path.realpath, own.settings)))
+    settings = [path for file in own.settings for path in (os.path.realpath(file), _named(file))]
+    return OwnPlaces(tuple(dict.fromkeys(homes)), tuple(dict.fromkeys(settings)))
+
+
+def _named(file: str) -> str:
+    """Return the path of a file by its own name, also if that is a link, in the real folder."""
+    folder, name = os.path.split(os.path.abspath(file))
+    return os.path.join(os.path.realpath(folder), name)
 
 
 def identity(facts: os.stat_result) -> Identity:
