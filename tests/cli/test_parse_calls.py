@@ -126,3 +126,11 @@ def test_a_reader_that_goes_away_and_half_a_character_are_no_fault_of_the_file(c
         said = process.stderr.read()
     assert json.loads(first)["rejected"][0]["reason"] == "malformed"
     assert said == b""
+
+
+def test_the_tools_may_be_what_holdfast_tools_prints(cli: Cli) -> None:
+    (cli.workspace / "tools.json").write_text(cli("tools", "--json").out)
+    text = call("read_file", {"path": "a.txt"}) + call("read_file", {"pth": "a.txt"})
+    read = cli("parse-calls", "--tools", "tools.json", "--json", stdin=text).json
+    assert [each["arguments"] for each in read["calls"]] == [{"path": "a.txt"}]
+    assert [each["reason"] for each in read["rejected"]] == ["schema"]

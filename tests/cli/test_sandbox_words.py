@@ -1,4 +1,4 @@
-"""What people read and expect of the sandbox: postures that stay, servers of a command, workspaces that hold a home."""
+"""What people read and expect of the sandbox: postures that stay, a server of a command, what cannot run."""
 
 from __future__ import annotations
 

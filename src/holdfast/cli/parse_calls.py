@@ -34,7 +34,9 @@ def parse_calls(
     tools: Annotated[
         str | None,
         typer.Option(
-            "--tools", metavar="FILE", help="The known tools, as a JSON list of {name, parameters}."
+            "--tools",
+            metavar="FILE",
+            help="The known tools: a JSON list of {name, parameters}, or one a line.",
         ),
     ] = None,
     batch: Annotated[
@@ -113,9 +115,17 @@ def _tools_in(file: str) -> dict[str, ToolSpec]:
     if len(content) > MAX_BYTES:
         raise UsageError(f"--tools {file} has more than {MAX_BYTES:,} bytes.")
     try:
-        return _tools_of(decode_exact(content), f"--tools {file}")
+        return _tools_of(_listed(content), f"--tools {file}")
     except msgspec.DecodeError as error:
         raise UsageError(f"--tools {file} is not JSON: {error}.") from None
+
+
+def _listed(content: bytes) -> Any:
+    """Return what a file has: one document, or one tool a line, as `holdfast tools --json` prints them."""
+    lines = [line for line in content.splitlines() if line.strip()]
+    if len(lines) > 1 and all(line.startswith(b"{") and line.endswith(b"}") for line in lines):
+        return [decode_exact(line) for line in lines]
+    return decode_exact(content)
 
 
 def _tools_of(value: Any, where: str) -> dict[str, ToolSpec]:
