@@ -338,3 +338,9 @@ async def test_a_command_that_has_ended_needs_no_look_at_all_processes(
     for _ in range(10):
         assert (await ran(processes, scene, "true")).exit_code == 0
     assert not looks.exists() or len(looks.read_text()) <= 1  # the kernel may be slow once
+
+
+@pytest.mark.requirement("L2")
+async def test_a_program_has_no_capability_and_can_get_none(processes: Processes, scene: Scene) -> None:
+    ended = await ran(processes, scene, "grep -E '^Cap(Inh|Prm|Eff|Bnd|Amb)' /proc/self/status")
+    assert {line.split()[-1] for line in ended.output.splitlines()} == {"0" * 16}

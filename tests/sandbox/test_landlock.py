@@ -336,3 +336,18 @@ async def test_nothing_begins_where_the_fence_cannot_be_made(processes: Processe
     assert ended.exit_code == 125
     assert ended.output.startswith("The sandbox could not be made")
     assert not (scene.workspace / "made").exists()
+
+
+@pytest.mark.requirement("L2")
+def test_all_that_landlock_knows_is_refused_and_no_rule_lets_a_program_make_or_control_devices(
+    scene: Scene,
+) -> None:
+    told = Landlock(7).launch(scene.launch("true"), scene.fence).given.popitem()[1]  # type: ignore[attr-defined]
+    fields = iter(told.split(b"\0"))
+    rules = [*zip(fields, fields, fields, strict=False)]
+    assert [int(value) for kind, value, _ in rules if kind == b"handled"] == [(1 << 16) - 1, 0b11, 0b11]
+    rights = {subject: int(value) for kind, subject, value in rules if kind in (b"opened", b"path")}
+    assert not [each for each in rights.values() if each & (1 << 6 | 1 << 11)]
+    devices = {each for each, value in rights.items() if value & 1 << 15}
+    assert devices == {b"/dev/null", b"/dev/zero", b"/dev/full", b"/dev/random", b"/dev/urandom"}
+    assert not [each for each in rules if each[0] == b"port"]

@@ -207,6 +207,16 @@ async def test_where_something_is_mounted_elsewhere_nothing_runs(workspace: Path
     assert not (workspace / "made").exists()
 
 
+@pytest.mark.requirement("L2")
+def test_a_folder_that_became_a_link_masks_nothing_elsewhere(workspace: Path) -> None:
+    launch = launched(workspace, "true")
+    (workspace / "conf").rename(workspace / "other")
+    (workspace / "conf").symlink_to("other")
+    assert launch.fence is not None
+    with pytest.raises(SandboxUnavailable, match="became a link"):
+        Bubblewrap("bwrap").launch(launch, launch.fence)
+
+
 MOUNTED = {
     "/newroot": b"1 0 8:1 / /newroot rw - tmpfs x rw",
     "/newroot/w": b"2 1 8:1 /w /newroot/w rw - ext4 x rw",

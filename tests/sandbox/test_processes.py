@@ -221,9 +221,9 @@ async def test_what_the_check_of_a_cancelled_call_began_is_ended(
         running.cancel()
         return sys.maxsize
 
-    def put_right() -> tuple[str, ...]:
+    def put_right() -> Undone:
         heard.append("ended")
-        return ()
+        return Undone()
 
     told = launch("sleep 60", tmp_path, check=check, put_right=put_right)
     running = asyncio.create_task(processes.run(told, lambda _: None))
