@@ -83,6 +83,7 @@ def test_without_bubblewrap_a_person_learns_why_commands_reach_no_listed_host(cl
     cli.configure('[sandbox]\nmode = "landlock"\n[network]\nallow = ["a.example"]\n')
     done = cli("run", "go", "-m", cli.model(says("Done.")))
     told = " ".join(done.err.split())
-    assert "without network. Only bubblewrap leads commands to the hosts of [network] allow." in told
+    assert "without network. It does not stop reading the secret files" in told
+    assert "Only bubblewrap leads commands to the hosts of [network] allow." in told
     [egress] = [row for row in rows(cli, "doctor") if row["id"] == "egress"]
     assert "landlock has no way for them" in egress["message"]

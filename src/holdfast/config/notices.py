@@ -53,8 +53,8 @@ def notices(settings: Settings, sandbox: Finding | None, apart: Iterable[str] = 
         )
         unasked = _UNASKED if settings.policy.sandboxed == "allow" else ""
         yield (
-            f"Commands run in a sandbox ({sandbox.backend}), {network or 'without network'}.{lost}{unasked} "
-            f"It does not stop {'; '.join(sandbox.leaves_open)}.{sandbox.hint and f' {sandbox.hint}'}"
+            f"Commands run in a sandbox ({sandbox.backend}), {network or 'without network'}.{unasked} "
+            f"It does not stop {'; '.join(sandbox.leaves_open)}.{sandbox.hint and f' {sandbox.hint}'}{lost}"
         )
 
 
