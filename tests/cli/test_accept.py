@@ -8,12 +8,13 @@ import shutil
 import stat
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from holdfast.errors import UsageError
 from holdfast.protocol.tools import KeptFile
-from holdfast.runtime import copies
+from holdfast.runtime import copies, isolate
 from holdfast.runtime.isolate import CHANGED, LEADS_OUT
 from holdfast.tools import copying
 from tests.cli.deaths import dies_in
@@ -192,6 +193,20 @@ def test_copies_are_for_nobody_else_also_if_their_folder_was_open(desk: Desk) ->
     copies.beside(desk.home.folder).chmod(0o777)
     desk.copied()
     assert stat.S_IMODE(copies.beside(desk.home.folder).stat().st_mode) == 0o700
+
+
+def test_what_still_changes_in_the_copy_is_not_accepted(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = Path(desk.copied().folder) / "new"
+    file.write_text("looked at")
+
+    def changes(*words: Any) -> list[copying.Change]:
+        found = copying.changes(*words)
+        file.write_text("changed since")
+        return found
+
+    monkeypatch.setattr(isolate, "changes", changes)
+    assert [each.reason for each in desk.accepted().problems] == [isolate.MOVING]
+    assert not (desk.work / "new").exists()
 
 
 def test_a_workspace_that_is_too_large_is_refused_and_what_is_ignored_is_left_out(
