@@ -87,3 +87,14 @@ def test_without_bubblewrap_a_person_learns_why_commands_reach_no_listed_host(cl
     assert "Only bubblewrap leads commands to the hosts of [network] allow." in told
     [egress] = [row for row in rows(cli, "doctor") if row["id"] == "egress"]
     assert "landlock has no way for them" in egress["message"]
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize(("mode", "is_alone"), [("bubblewrap", True), ("unsafe", False)])
+def test_the_model_reads_that_a_server_in_the_background_is_not_reached(
+    cli: Cli, mode: str, is_alone: bool
+) -> None:
+    cli.configure(f'[sandbox]\nmode = "{mode}"\n')
+    model = cli.model(calls("shell", command="sleep 60", background=True), says("Done."))
+    assert cli("run", "go", "-m", model, "--autonomy", "full").code == 0
+    assert ("no other command reaches a server" in results(cli)[0]) is is_alone

@@ -20,6 +20,9 @@ RUNS = (
     '[running in the background as {id}: process_output(id="{id}") reads what it prints, process_stop(id="{id}") '
     "ends it, and so does the end of the run, which comes with your answer]"
 )
+ALONE = (
+    "\n[in a sandbox, no other command reaches a server that it starts: use it in the command that starts it]"
+)
 PAGE_CHARS = 16_000
 """Less than the limit of a result, so that a page is never clipped."""
 WAIT_S = 10.0

@@ -23,7 +23,7 @@ from holdfast.tools import aside
 from holdfast.tools.background import Background, how_ended
 from holdfast.tools.blocking import Refused
 from holdfast.tools.fencing import Fences
-from holdfast.tools.process import RUNS, page, told
+from holdfast.tools.process import ALONE, RUNS, page, told
 from holdfast.tools.sameness import is_answer
 from holdfast.tools.schema import arguments_object
 from holdfast.tools.unplanned import Unplanned
@@ -113,9 +113,8 @@ class Shell(Unplanned):
         limit_s = arguments.get("timeout_s", math.inf)
         process = await self._background.start(replace(launch, timeout_s=limit_s, idle_s=math.inf), context)
         if process.is_running:
-            return RawResult(
-                "ok", RUNS.format(id=process.id), background=told(process), requests=process.asked()
-            )
+            text = RUNS.format(id=process.id) + (ALONE if launch.fence is not None else "")
+            return RawResult("ok", text, background=told(process), requests=process.asked())
         return RawResult(
             "ok" if process.has_succeeded else "error", await page(process, 0), requests=process.asked()
         )
