@@ -115,6 +115,13 @@ STORED = (
         _PROXY,
     ),
     Mutation(
+        "a program reads a secret that a server wrote as PHP writes JSON",
+        "redact/redactor.py",
+        '    forms += [form.replace("/", "\\\\/") for form in forms]',
+        "    forms += []",
+        "tests/redact/test_known.py",
+    ),
+    Mutation(
         "a program reads a secret in a compressed response",
         "sandbox/proxy_heads.py",
         "    forms = [*encodings, ",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.redact import make_redactor
+from holdfast.redact import forms_of, make_redactor
 from holdfast.redact.known import named_secrets
 
 
@@ -51,3 +51,21 @@ def test_what_is_plainly_no_secret_is_left_alone(name: str, value: str) -> None:
 )
 def test_every_usual_form_of_a_url_is_masked(written: str) -> None:
     assert written not in make_redactor(["correct horse/bat-9"])(f"a=1&b={written}&c=2")
+
+
+@pytest.mark.requirement("S7")
+@pytest.mark.parametrize(
+    "echoed",
+    [
+        r"Xk4/+aa<bb&cc'9Q".replace("/", r"\/"),
+        r"Xk4/+aa\u003cbb\u0026cc'9Q",
+        r"Xk4/\u002Baa\u003Cbb\u0026cc\u00279Q",
+        "Xk4/+aa&lt;bb&amp;cc&#x27;9Q",
+        "Xk4/+aa&lt;bb&amp;cc&#39;9Q",
+    ],
+    ids=["PHP", "Go", ".NET", "HTML of Python", "HTML of PHP"],
+)
+def test_a_value_is_masked_as_servers_of_other_languages_echo_it(echoed: str) -> None:
+    value = "Xk4/+aa<bb&cc'9Q"
+    assert echoed in forms_of(value)
+    assert echoed not in make_redactor([value])(f'{{"a": "{echoed}"}}')

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -256,9 +257,20 @@ def _is_telling(value: str) -> bool:
     )
 
 
+_GO = {ord(each): f"\\u{ord(each):04x}" for each in "&<>"}
+_DOTNET = {ord(each): f"\\u{ord(each):04X}" for each in "&<>+'\"`"}
+"""How the usual JSON encoders of these languages write characters that mean something in HTML."""
+
+
 def _written(value: str) -> Iterator[str]:
-    """Return the value plain and JSON-escaped."""
-    yield from (value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1])
+    """Return the value plain, JSON-escaped and HTML-escaped, as servers of several languages write it."""
+    short, plain = json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]
+    yield from (value, short, plain, short.translate(_GO), value.translate(_DOTNET))
+    yield from (
+        html.escape(value),
+        html.escape(value).replace("&#x27;", "&#39;"),
+        html.escape(value, quote=False),
+    )
 
 
 def forms_of(value: str) -> Iterator[str]:
@@ -276,6 +288,7 @@ def _forms(value: str) -> Iterator[str]:
         plain = base64.b64encode(bytes(shift) + raw).decode("ascii")
         core = plain[-(-shift * 8 // 6) : (shift + len(raw)) * 8 // 6]
         forms += [core, core.replace("+", "-").replace("/", "_")]
+    forms += [form.replace("/", "\\/") for form in forms]  # so PHP writes JSON
     yield from (form for form in dict.fromkeys(forms) if len(form) >= KNOWN_SECRET_MIN_CHARS)
 
 
