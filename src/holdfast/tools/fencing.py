@@ -495,9 +495,8 @@ def git_identity() -> str:
         found = subprocess.run(argv, cwd="/", capture_output=True, timeout=_GIT_S, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return ""
-    entries = dict(
-        entry.partition("\n")[::2] for entry in found.decode(errors="replace").split("\0") if entry
-    )
+    said = found.decode(errors="replace").split("\0")
+    entries = dict(entry.partition("\n")[::2] for entry in said if entry)
     lines = (
         f"\t{key.removeprefix('user.')} = {json.dumps(value, ensure_ascii=False)}\n"
         for key, value in entries.items()

@@ -1,4 +1,4 @@
-"""shell: runs a command in the workspace, with the user's own permissions and a clean environment.
+"""shell: runs a command in the workspace, in the sandbox of its run, with a clean environment.
 
 `policy` judges the command. `sandbox.process` ends its processes. `background` keeps those that go on.
 """
