@@ -351,3 +351,14 @@ def test_all_that_landlock_knows_is_refused_and_no_rule_lets_a_program_make_or_c
     devices = {each for each, value in rights.items() if value & 1 << 15}
     assert devices == {b"/dev/null", b"/dev/zero", b"/dev/full", b"/dev/random", b"/dev/urandom"}
     assert not [each for each in rules if each[0] == b"port"]
+
+
+@pytest.mark.requirement("L11")
+def test_where_too_few_files_may_be_open_the_probe_says_so() -> None:
+    program = (
+        "import asyncio; from holdfast.sandbox import landlock, probing; "
+        "print(asyncio.run(probing.attempt(landlock.make(), landlock.LETS)))"
+    )
+    argv = ("sh", "-c", 'ulimit -n 64; exec "$0" -c "$1"', sys.executable, program)
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("The limit of open files (`ulimit -n 64`) may be why.\n")

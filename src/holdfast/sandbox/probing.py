@@ -13,6 +13,7 @@ import contextlib
 import fcntl
 import json
 import os
+import resource
 import secrets
 import shutil
 import socket
@@ -28,6 +29,7 @@ from holdfast.sandbox.process import Ended, Processes
 _CHILD = Path(__file__).with_name("probe_child.py")
 _TIMEOUT_S = 20.0
 _SHOWN_CHARS = 300
+_ENOUGH_FILES = 256
 _PREFIX = "holdfast-probe-"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -68,6 +70,8 @@ async def attempt(sandbox: Sandbox, lets: Collection[str] = ()) -> str:
         }
         fault = _fault(await _ended(sandbox, fence, facts, f"{folder}/own"), bait)
         strange = [path.name for path in outside.iterdir() if path.name != "bait"]
+        if fault and (most := resource.getrlimit(resource.RLIMIT_NOFILE)[1]) < _ENOUGH_FILES:
+            return f"{fault} The limit of open files (`ulimit -n {most}`) may be why."
         return fault or (f"It let a program write outside: {', '.join(strange)}." if strange else "")
 
 
