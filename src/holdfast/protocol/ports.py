@@ -1,7 +1,6 @@
 """The borders between rooms, as Protocols: what an upper room promises to a lower one.
 
-A Protocol is here only if a second implementation exists. It has no behaviour and no defaults.
-"""
+A Protocol is here only if a second implementation exists. It has no behaviour and no defaults."""
 
 from __future__ import annotations
 
@@ -63,22 +62,19 @@ class Clock(Protocol):
 
     def uptime_ms(self) -> int:
         """Milliseconds since some moment, the same for all processes of this machine until it boots again. It counts
-        while the machine sleeps, and never jumps.
-        """
+        while the machine sleeps, and never jumps."""
         ...
 
     def awake_ms(self) -> int:
         """Milliseconds since some moment, for this process only. It does not count while the machine sleeps, and
-        never jumps, like the event loop's clock.
-        """
+        never jumps, like the event loop's clock."""
         ...
 
 
 Check = Callable[[], int]
 """Raises `Lapsed` if the lease of an attempt is over; otherwise returns its end, as `Clock.uptime_ms` counts. Call it
 right before each effect: a process may be suspended at any moment, and another driver may have the session when it
-wakes.
-"""
+wakes."""
 
 
 # --- storage ------------------------------------------------------------------------------------
@@ -135,8 +131,7 @@ class Journals(Protocol):
 
     async def recover(self, session: str) -> Recovered:
         """Return everything that a driver continues from. Raises what `read` raises. A branch has no snapshot until
-        its own first.
-        """
+        its own first."""
         ...
 
     async def select(
