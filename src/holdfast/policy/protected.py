@@ -143,6 +143,11 @@ def steering_below(path: str) -> str:
     return ""
 
 
+def may_be_fixed(name: str) -> bool:
+    """Return whether `fixed_places` may find something for a name. It tells most names quickly from the others."""
+    return _plain_name(name) in _FIRST
+
+
 def fixed_places(name: str, *, is_folder: bool) -> Iterator[tuple[str, ...]]:
     """Yield what nobody may change at a file or folder of this name, as names below it; nothing below it is all of
     it. An example: `.git` has `hooks`, `config` and more.

@@ -167,7 +167,9 @@ def _system() -> Iterator[str]:
         elif Path(path).is_dir():
             yield from ("--ro-bind", path, path)
     for path in secrets_of_system():
-        yield from _mask(path)
+        # Nothing can be moved there, so a folder needs no mount that holds it in its place.
+        is_folder = Path(path).is_dir()
+        yield from ("--perms", "0000", "--size", "4096", "--tmpfs", path) if is_folder else _mask(path)
     yield from ("--proc", "/proc")
     yield from ("--ro-bind", _KERNEL, _KERNEL)
     for path in _KERNEL_FOLDERS:

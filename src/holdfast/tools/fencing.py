@@ -28,7 +28,7 @@ from msgspec.structs import replace
 
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.policy.paths import is_inside, secret_rule
-from holdfast.policy.protected import Own, fixed_places
+from holdfast.policy.protected import Own, fixed_places, may_be_fixed
 from holdfast.policy.rules import is_configured
 from holdfast.protocol.fence import Backend, Fence, Launch, Sandbox, Undone, Walled
 from holdfast.protocol.ports import Tool
@@ -564,25 +564,24 @@ def _read(path: str, changed_ns: int) -> _Folder:
     """Return what one folder has in it."""
     masked: list[str] = []
     links: list[str] = []
-    fixed: list[str] = []
     fixed_links: list[str] = []
     folders: list[str] = []
     read_ms = SYSTEM_CLOCK.now_ms()
     with os.scandir(path) as entries:
         found = [*entries]
-    if is_repository(path):
-        fixed += _fixed(path, _GIT, is_folder=True)
+    fixed = [*_fixed(path, _GIT, is_folder=True)] if is_repository(path) else []
+    last = os.path.basename(path)
     for entry in found:
-        if secret_rule(f"{os.path.basename(path)}/{entry.name}"):
+        if secret_rule(f"{last}/{entry.name}"):
             if entry.is_symlink():
                 links.append(entry.path)
             else:
                 masked.append(os.path.realpath(entry.path))
             continue
-        here = [*_fixed(entry.path, entry.name, is_folder=entry.is_dir())]
-        fixed += here
-        if here and entry.is_symlink():
-            fixed_links.append(entry.path)
+        if may_be_fixed(entry.name):
+            here = [*_fixed(entry.path, entry.name, is_folder=entry.is_dir())]
+            fixed += here
+            fixed_links += [entry.path] if here and entry.is_symlink() else []
         if entry.is_dir(follow_symlinks=False):
             if entry.name not in _SKIPPED:
                 folders.append(entry.path)
