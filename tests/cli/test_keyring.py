@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -63,22 +63,21 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
     return {**environ, "HOLDFAST_HOME": str(folder / "home"), "LANG": "C.UTF-8", **more}
 
 
+def run(
+    words: Sequence[str], stdin: str, environ: Mapping[str, str], folder: Path
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        words, input=stdin, env=environ, cwd=folder, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
 def gnome(folder: Path) -> Command:
     environ = environment(folder)
 
     def command(*words: str, stdin: str = "", is_locked: bool = False) -> subprocess.CompletedProcess[str]:
         holdfast = [sys.executable, "-m", "holdfast", *words]
         session = ["dbus-run-session", "--", "sh", "-c", UNLOCK, "sh", "wrong" if is_locked else "right"]
-        return subprocess.run(
-            [*session, *holdfast],
-            input=stdin,
-            env=environ,
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        return run([*session, *holdfast], stdin, environ, folder)
 
     return command
 
@@ -91,16 +90,7 @@ def added(folder: Path) -> Command:
 
     def command(*words: str, stdin: str = "", is_locked: bool = False) -> subprocess.CompletedProcess[str]:
         (place / "locked").touch() if is_locked else (place / "locked").unlink(missing_ok=True)
-        return subprocess.run(
-            [sys.executable, "-m", "holdfast", *words],
-            input=stdin,
-            env=environ,
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        return run([sys.executable, "-m", "holdfast", *words], stdin, environ, folder)
 
     return command
 

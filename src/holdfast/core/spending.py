@@ -8,9 +8,7 @@ from holdfast.core.state import NO_EPOCH, ModelCall
 from holdfast.protocol import events as e
 from holdfast.protocol.spending import LAST_PASS, LOST, Amounts, Line
 
-_ENDS = frozenset(
-    (e.Responded, e.ModelCallFailed, e.ModelCallCut, e.ModelCallAbandoned, e.SideCallEnded),
-)
+_Ended = e.Responded | e.ModelCallFailed | e.ModelCallCut | e.ModelCallAbandoned | e.SideCallEnded
 
 
 def lines(open_calls: Iterable[ModelCall], batch: Iterable[e.Record]) -> Iterator[Line]:
@@ -21,10 +19,9 @@ def lines(open_calls: Iterable[ModelCall], batch: Iterable[e.Record]) -> Iterato
         batch: The records of one session.
     """
     for record in batch:
-        if type(record.event) not in _ENDS:
+        ended = record.event
+        if not isinstance(ended, _Ended):
             continue
-        ended: e.Responded | e.ModelCallFailed | e.ModelCallCut | e.ModelCallAbandoned | e.SideCallEnded
-        ended = record.event  # type: ignore[assignment]  # by the line above
         for model_call in open_calls:
             # A branch gives up what its parent had in flight: that is in the parent's lines.
             if model_call.key == ended.key and model_call.epoch != NO_EPOCH:
@@ -41,16 +38,13 @@ def lines(open_calls: Iterable[ModelCall], batch: Iterable[e.Record]) -> Iterato
                     )
 
 
-def _amounts(
-    model_call: ModelCall,
-    ended: e.Responded | e.ModelCallFailed | e.ModelCallCut | e.ModelCallAbandoned | e.SideCallEnded,
-) -> Amounts:
+def _amounts(model_call: ModelCall, ended: _Ended) -> Amounts:
     if isinstance(ended, e.ModelCallAbandoned):
         return Amounts(held=model_call.reserved_microusd)
     return Amounts(ended.cost_microusd, ended.cost_microusd if ended.estimated else 0)
 
 
-def _purpose(model_call: ModelCall, ended: e.Event) -> str:
+def _purpose(model_call: ModelCall, ended: _Ended) -> str:
     is_answered = isinstance(ended, e.Responded | e.ModelCallAbandoned) or (
         isinstance(ended, e.SideCallEnded) and ended.status == "responded"
     )

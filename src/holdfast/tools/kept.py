@@ -14,6 +14,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 from types import MappingProxyType
 
 import msgspec
@@ -167,16 +168,10 @@ def _above(fence: Fence) -> list[str]:
     found = {
         parent
         for path in fence.protected
-        for parent in _parents(path)
+        for parent in map(str, Path(path).parents)
         if any(parent != root and is_inside(root, parent) for root in fence.writable)
     }
     return sorted(found, key=lambda path: (path.count("/"), path))
-
-
-def _parents(path: str) -> Iterator[str]:
-    while (above := os.path.dirname(path)) != path:
-        yield above
-        path = above
 
 
 def _below(path: str) -> Iterator[tuple[str, os.stat_result]]:
