@@ -103,6 +103,8 @@ class Traces:
 
     def taken(self, session: str) -> list[str]:
         """Return sentences about what was put aside of a session's commands, once."""
+        if not (self._untold or self._told):  # it is asked after each attempt
+            return []
         found = self._untold.pop(_mark(session), [])
         for name in self._names(session) if found else {*self._told}:
             if name.startswith(_mark(session)) and name not in self._running:
