@@ -7,7 +7,6 @@ import base64
 import io
 import json
 import resource
-import shutil
 import stat
 import sys
 from pathlib import Path
@@ -23,7 +22,9 @@ from holdfast.cli.edge import LOG_FILE, tell_bug
 from holdfast.config.load import load_only
 from holdfast.config.paths import Home
 from holdfast.errors import UsageError
+from holdfast.protocol.fence import Finding
 from holdfast.redact import Redactor
+from holdfast.sandbox import bubblewrap, landlock
 from holdfast.testing.model_server import ModelServer, Reply
 from tests.cli.conftest import Finished, Holdfast
 from tests.cli.processes import Cli, calls, says
@@ -187,8 +188,10 @@ curl -sSi -H "Authorization: Bearer $API_TOKEN" {other}
 
 
 @pytest.mark.requirement("S7")
-@pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
-async def test_a_command_in_the_sandbox_uses_a_secret_and_never_has_it(cli: Cli) -> None:
+@pytest.mark.parametrize("mode", ["bubblewrap", "landlock"])
+async def test_a_command_in_the_sandbox_uses_a_secret_and_never_has_it(cli: Cli, mode: str) -> None:
+    if isinstance(made := {"bubblewrap": bubblewrap, "landlock": landlock}[mode].make(), Finding):
+        pytest.skip(made.fault)
     home_with(cli.home)
     cli.environ["API_TOKEN"] = VALUE
 
@@ -200,7 +203,7 @@ async def test_a_command_in_the_sandbox_uses_a_secret_and_never_has_it(cli: Cli)
         server.answers["/"] = other.answers["/"] = echo
         mine, others = (f'"127.0.0.1:{each.port}"' for each in (server, other))
         cli.configure(
-            f'sandbox.mode = "bubblewrap"\nnetwork.allow = [{mine}, {others}]\n'
+            f'sandbox.mode = "{mode}"\nnetwork.allow = [{mine}, {others}]\n'
             f'[secrets.MINE]\nhosts = [{mine}]\nenv = "API_TOKEN"\n'
             '[hooks.look]\non = ["before_tool"]\n'
             'command = ["sh", "-c", \'echo "$API_TOKEN" >> hooked.txt; echo {}\']\n'

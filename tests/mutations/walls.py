@@ -402,6 +402,27 @@ WALLS = (
         _LANDLOCK,
     ),
     Mutation(
+        "without namespaces, a program waits for connections",
+        "sandbox/seccomp.py",
+        "for number in own.serving:",
+        "for number in own.serving[:0]:",
+        "tests/sandbox/test_ways_out.py",
+    ),
+    Mutation(
+        "without namespaces, a program connects where it wants",
+        "sandbox/seccomp.py",
+        "_if(_EQUAL, own.connect, _ASK)",
+        "_if(_EQUAL, own.connect, _ALLOW)",
+        "tests/sandbox/test_ways_out.py",
+    ),
+    Mutation(
+        "without namespaces, a connection forgets that it does not block",
+        "sandbox/proxy_entrance.py",
+        "theirs.setblocking(is_blocking)",
+        "theirs.setblocking(True)",
+        "tests/sandbox/test_ways_out.py",
+    ),
+    Mutation(
         "without namespaces, the folders that were opened stay open",
         "sandbox/landlock_child.py",
         "        os.close(fd)\n",

@@ -142,6 +142,17 @@ HONEST: Mapping[str, str] = {
 """What must succeed: otherwise people switch the sandbox off."""
 
 
+@pytest.mark.parametrize("word", ["sh", "/bin/sh"])
+async def test_a_program_is_found_by_its_name_where_python_cannot_be_read(
+    processes: Processes, scene: Scene, word: str
+) -> None:
+    alone = Fence(writable=scene.fence.writable)
+    launch = replace(scene.launch(""), argv=(word, "-c", "echo found"), fence=alone)
+    assert (await processes.run(launch, lambda _: None)).output == "found\n"
+    ended = await processes.run(replace(launch, argv=("no-such-program",)), lambda _: None)
+    assert (ended.exit_code, ended.output) == (127, "no-such-program: No such file or directory\n")
+
+
 @pytest.mark.requirement("L2", "L12", "L11")
 async def test_a_command_does_nothing_outside_of_its_fence(
     processes: Processes, scene: Scene, tmp_path: Path

@@ -129,6 +129,9 @@ SENDTO = {"x86_64": 44, "aarch64": 206}
 CHOWN = {"x86_64": (94, ()), "aarch64": (54, (0,))}
 """The number of a call that gives a file away, and its arguments before the owner, without the path."""
 OF_OTHERS = {"x86_64": {302: 0, 141: 1, 203: 0, 251: 1}, "aarch64": {261: 0, 140: 1, 122: 0, 30: 1}}
+CONNECTING = {"x86_64": (42, (49, 50, 43, 288)), "aarch64": (203, (200, 201, 202, 242))}
+"""The number of connect, and those of bind, listen, accept and accept4."""
+ASKED = 0x7FC00000
 CLONE3, NEW_USER, UNKNOWN, UNSUPPORTED, SKIPPED = 435, 0x10000011, 0x00050026, 0x0005005F, 0x00050000
 
 
@@ -168,6 +171,9 @@ def test_without_namespaces_sockets_are_pairs_and_tcp_where_there_is_a_network(m
     assert found == {
         (family, 1 | flags, protocol) for family in (2, 10) for flags in (0, 0o2004000) for protocol in (0, 6)
     }
+    asked, refused = CONNECTING[machine]
+    assert verdict(machine, asked, 3, 0, 16, program=opened) == ASKED
+    assert {verdict(machine, each, 3, 0, 16, program=opened) for each in refused} == {REFUSED}
     pairs = {
         (family, kind & 15)
         for family, kind, _ in kinds

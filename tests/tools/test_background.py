@@ -158,7 +158,7 @@ async def test_a_process_has_the_limit_that_its_call_names_and_else_none(bench: 
 
 
 async def test_an_unknown_id_is_told_which_ones_there_are(bench: Bench) -> None:
-    await start(bench, "sleep 1000")
+    await start(bench, "echo one; sleep 1000")
     found = await bench.run("process_output", id="t7.c7")
     assert found.status == "error"
     assert "There are t1.c1 (still running)." in found.text
@@ -167,7 +167,7 @@ async def test_an_unknown_id_is_told_which_ones_there_are(bench: Bench) -> None:
     assert "t1.c1 (" not in other.text
     stopped = await bench.tools.run("process_stop", '{"id":"t1.c1"}', bench.context(session="another"))
     assert stopped.status == "error"
-    assert living()
+    assert await until(bench, lambda text: "one" in text) == "one\n[still running; read on with offset=4]"
 
 
 @pytest.mark.requirement("A4")

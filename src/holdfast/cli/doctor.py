@@ -322,8 +322,6 @@ async def _fault_of_proxy(config: Config) -> str:
         opened = await open_sandbox(config)
     except SandboxUnavailable:
         return "the sandbox does not work."
-    if opened is not None and opened[1].backend == "landlock":
-        return "landlock has no way for them. Install bubblewrap, or use tools such as `web_fetch`."
     fault: str = await factory(_PROXY_PROBE)(opened[0]) if opened is not None else ""
     return fault
 

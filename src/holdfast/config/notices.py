@@ -15,7 +15,6 @@ from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.settings import Settings
 
 _SHOWN = 5
-_NO_WAY = " Only bubblewrap leads commands to the hosts of [network] allow."
 _NO_COMMAND = (
     "No command runs in this workspace, because {path} is in it. Files can be read and written. "
     "-w DIR names a smaller folder."
@@ -46,15 +45,14 @@ def notices(settings: Settings, sandbox: Finding | None, apart: Iterable[str] = 
     if sandbox is not None and held:
         yield _NO_COMMAND.format(path=held[0])
     elif sandbox is not None:
-        listed = settings.policy.allowed_hosts
-        hosts, lost = (listed, "") if sandbox.backend == "bubblewrap" else ((), _NO_WAY if listed else "")
+        hosts = settings.policy.allowed_hosts
         network = (
             f"and reach {', '.join(hosts[:_SHOWN])}{' ...' if len(hosts) > _SHOWN else ''}" if hosts else ""
         )
         unasked = _UNASKED if settings.policy.sandboxed == "allow" else ""
         yield (
             f"Commands run in a sandbox ({sandbox.backend}), {network or 'without network'}.{unasked} "
-            f"It does not stop {'; '.join(sandbox.leaves_open)}.{sandbox.hint and f' {sandbox.hint}'}{lost}"
+            f"It does not stop {'; '.join(sandbox.leaves_open)}.{sandbox.hint and f' {sandbox.hint}'}"
         )
 
 

@@ -1,8 +1,9 @@
 """The backend `landlock`: a process gives up all rights that its fence does not name, and then becomes the program.
 
 It needs a Linux from 6.12 on and nothing else: no program, no namespaces, no rights. Landlock allows files by rules,
-and TCP to one port. A filter of system calls takes what Landlock does not know. `landlock_child` does both to itself,
-and reads from a descriptor what to do. `probe` finds out whether all this works on a machine.
+and no TCP. A filter of system calls takes what Landlock does not know. Where a call may reach hosts, this filter asks
+the proxy about each connection, and the proxy makes it (`proxy_entrance`). `landlock_child` does both to itself, and
+reads from a descriptor what to do. `probe` finds out whether all this works on a machine.
 
 Landlock cannot take anything out of a folder that it allows, and nothing is hidden: there is one list of files and
 one list of processes. So commands can read the secret files of the workspace, whose values Holdfast masks, and
@@ -25,7 +26,7 @@ from msgspec.structs import replace
 
 from holdfast.policy.paths import is_inside
 from holdfast.protocol.fence import Backend, Fence, Finding, Launch
-from holdfast.sandbox import seccomp
+from holdfast.sandbox import proxy, proxy_tls, seccomp
 from holdfast.sandbox.own_folder import new_name
 from holdfast.sandbox.probing import attempt
 from holdfast.sandbox.system import SYSTEM, limits, secrets_of_system
@@ -76,9 +77,6 @@ _FIRST_FD = 100
 class Landlock:
     """Fences processes with the kernel's Landlock.
 
-    None has a network, whatever its fence allows: Landlock knows ports and no addresses, so a way to the proxy would
-    lead to other machines, too.
-
     Args:
         abi: The version of it.
     """
@@ -115,13 +113,21 @@ class Landlock:
         own = launch.own_folder or new_name(launch.key)
         home, temporary = f"{own}/home", f"{own}/tmp"
         known_home = next(iter(fence.private), "")
+        has_way = launch.way_fd is not None
+        authorities = f"{own}/authorities.pem"
+        variables = {
+            **(proxy.variables() if has_way else {}),
+            **(proxy_tls.variables(authorities) if launch.authorities else {}),
+        }
         rules: list[tuple[str | bytes | int, ...]] = [
             *((b"handled", rights, b"") for rights in self._handled),
             (b"capset", seccomp.capset(), b""),
-            (b"filter", self._filters[False].hex(), b""),
+            (b"filter", self._filters[has_way].hex(), b""),
+            *([(b"way", launch.way_fd, seccomp.installation())] if launch.way_fd is not None else ()),
             *((b"opened", fd, rights[path]) for fd, path in opened.items()),
             *((b"path", *rule) for rule in (*self._system, *self._of_shared_memory(), (own, self._all))),
             *((b"folder", path, b"") for path in (own, home, temporary)),
+            *([(b"file", authorities, launch.authorities)] if launch.authorities else ()),
             *(
                 (b"file", _moved(path, known_home, home), content)
                 for path, content in fence.files.items()
@@ -138,13 +144,13 @@ class Landlock:
             argv=(os.path.realpath(sys.executable), "-I", "-S", "-c", _CHILD, str(number), *launch.argv),
             given={number: b"".join(_field(each) for rule in rules for each in rule)},
             opened=opened,
-            pass_fds=tuple(fd for fd in launch.pass_fds if fd != launch.way_fd),
             own_folder=own,
             processes=fence.processes,
             env={
                 **launch.env,
                 **({"HOME": home} if not is_home_shown else {}),
                 "TMPDIR": temporary,
+                **variables,
             },
             limits=limits(fence),
         )

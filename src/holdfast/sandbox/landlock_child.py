@@ -17,6 +17,7 @@ import ctypes
 import os
 import sys
 from _signal import SIG_DFL, SIGPIPE, SIGXFSZ, signal  # type: ignore[import-not-found]
+from errno import ENOENT
 from stat import S_ISDIR
 
 TYPE_CHECKING = False
@@ -25,11 +26,13 @@ if TYPE_CHECKING:  # `typing` would take a third of the time
 
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
 """Numbers of landlock_create_ruleset and so on, the same on all processors."""
-_RULE_PATH, _RULE_PORT = 1, 2
+_RULE_PATH = 1
 _OF_FILES = 0b1100000000000111
 """What of the rights of Landlock means something for a file."""
-_CONNECT = 2
 _NO_NEW_PRIVS, _SECCOMP, _FILTER = 38, 22, 2
+_WITH_FILTER, _LISTENING = 1, 1 << 3 | 1 << 5
+"""SECCOMP_SET_MODE_FILTER, and SECCOMP_FILTER_FLAG_NEW_LISTENER with _WAIT_KILLABLE_RECV: no signal but a deadly one
+interrupts a call that waits for its answer."""
 _DROP_FROM_BOUNDS, _AMBIENT, _CLEAR_ALL, _SECUREBITS = 24, 47, 4, 28
 _MOST_CAPABILITIES = 64
 _CAPABILITIES_V3 = 0x20080522
@@ -53,17 +56,33 @@ def main() -> None:
         sys.exit(_FAILED)
     for ignored in (SIGPIPE, SIGXFSZ):  # Python ignores them, and a program keeps what is ignored
         signal(ignored, SIG_DFL)
-    try:
-        os.execvp(sys.argv[2], sys.argv[2:])
-    except OSError as error:
-        print(f"{sys.argv[2]}: {error.strerror}", file=sys.stderr)
-        sys.exit(_NOT_FOUND)
+    why = _become(sys.argv[2:])
+    print(f"{sys.argv[2]}: {why}", file=sys.stderr)
+    sys.exit(_NOT_FOUND)
+
+
+def _become(words: list[str]) -> str:
+    """Become the program, or return why that cannot be. `os.execvp` does the same, and would import a module that is
+    out of reach by now.
+    """
+    folders = [""] if "/" in words[0] else os.environ.get("PATH", os.defpath).split(":")
+    why = os.strerror(ENOENT)
+    for folder in folders:
+        try:
+            os.execv(f"{folder}/{words[0]}" if folder else words[0], words)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            why = os.strerror(error.errno)
+    return why
 
 
 def _fence_in(rules: dict[bytes, list[tuple[bytes, bytes]]]) -> None:
-    """Take away all rights that are `handled`, but those to `opened` (descriptor, rights), `path` (path, rights) and
-    `port` (number). Then refuse system calls by the `filter` (hexadecimal); `capset` is the number of one.
+    """Take away all rights that are `handled`, but those to `opened` (descriptor, rights) and `path` (path, rights).
+    Then refuse system calls by the `filter` (hexadecimal); `capset` is the number of one. What the filter asks about
+    goes out through a `way` (descriptor, number of the call that installs such a filter).
     """
+    ways = [_way(int(fd), int(number)) for fd, number in rules.get(b"way", ())]
     libc = ctypes.CDLL(None, use_errno=True)
     libc.syscall.argtypes = [ctypes.c_long] * 5
     libc.syscall.restype = ctypes.c_long
@@ -85,16 +104,34 @@ def _fence_in(rules: dict[bytes, list[tuple[bytes, bytes]]]) -> None:
         told = _pair(allowed, fd)
         ask(libc.syscall, _ADD, ruleset, _RULE_PATH, ctypes.addressof(told))
         os.close(fd)
-    for port, _ in rules.get(b"port", ()):
-        told = _pair(_CONNECT, int(port))
-        ask(libc.syscall, _ADD, ruleset, _RULE_PORT, ctypes.addressof(told))
     ask(libc.prctl, _NO_NEW_PRIVS, 1)
     _leave_capabilities(libc, ask, int(rules[b"capset"][0][0]))
     ask(libc.syscall, _RESTRICT, ruleset)
     os.close(ruleset)
     lines = ctypes.create_string_buffer(bytes.fromhex(rules[b"filter"][0][0].decode()))
     program = _pair(len(lines) // 8, ctypes.addressof(lines))
-    ask(libc.prctl, _SECCOMP, _FILTER, ctypes.addressof(program))
+    if not ways:
+        ask(libc.prctl, _SECCOMP, _FILTER, ctypes.addressof(program))
+    for installation, give in ways:
+        give(ask(libc.syscall, installation, _WITH_FILTER, _LISTENING, ctypes.addressof(program)))
+
+
+def _way(fd: int, installation: int) -> tuple[int, Any]:
+    """Return the number of the call that installs a filter with a listener, and what gives it to the proxy."""
+    # Only calls with a network pay for this. Inside the fence, the module may be out of reach.
+    from _socket import SCM_RIGHTS, SOL_SOCKET, socket
+
+    outside = socket(fileno=fd)
+
+    def give(listener: int) -> None:
+        try:
+            outside.sendmsg([b"+"], [(SOL_SOCKET, SCM_RIGHTS, listener.to_bytes(4, sys.byteorder))])
+        except OSError:
+            pass  # the proxy is gone: each connection of the program fails
+        os.close(listener)
+        outside.close()
+
+    return installation, give
 
 
 def _furnish(rules: dict[bytes, list[tuple[bytes, bytes]]]) -> None:
@@ -123,7 +160,7 @@ def _open(rules: dict[bytes, list[tuple[bytes, bytes]]]) -> list[tuple[int, int]
 
 
 def _pair(rights: int, number: int) -> Any:
-    """Return a rule as the kernel reads it, of a path or a port."""
+    """Return two numbers as the kernel reads them: a rule of a path, or a program of a filter."""
     return ctypes.create_string_buffer(
         rights.to_bytes(8, sys.byteorder) + number.to_bytes(8, sys.byteorder), 16
     )

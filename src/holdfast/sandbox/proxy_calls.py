@@ -1,9 +1,9 @@
 """Serves the calls of one runtime to which the driver gave a way out of their sandboxes.
 
 The driver passes a call as one byte with two sockets. On the first one it says which hosts the call may reach, and
-hears of each request; when it shuts its side, the call is over. Through the second one comes the socket on which the
-programs of the call connect, made inside their sandbox. So each call has its own way in, and nobody else has one:
-there is no file and no port outside. `proxy_exchange` answers what comes in.
+hears of each request; when it shuts its side, the call is over. Through the second one comes what leads in from
+inside the sandbox (`proxy_entrance`). So each call has its own way in, and nobody else has one: there is no file and
+no port outside. `proxy_exchange` answers what comes in.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import msgspec
 
 from holdfast.protocol.traffic import MAX_EXCHANGES, Exchange, Told, Word
 from holdfast.sandbox.names import Lookup, system_lookup
+from holdfast.sandbox.proxy_entrance import Entrance, entrance
 from holdfast.sandbox.proxy_exchange import LIMITS, Limits, Reach, answer
 from holdfast.sandbox.proxy_tls import Certificates
 
@@ -119,16 +120,16 @@ class _Call:
 
     async def _accept(self, door: socket.socket, reach: Reach) -> None:
         """Accept what comes in from the sandbox."""
-        listener = await _listener(door)
-        if listener is None:
+        way_in = await _entrance(door)
+        if way_in is None:
             return
-        with listener:
+        with contextlib.closing(way_in):
             while True:
                 await self._own_places.acquire()
-                await readable(listener)
+                await readable(way_in)
                 await self._places.acquire()
                 try:
-                    client, _ = listener.accept()
+                    client = way_in.accept()
                 except OSError:  # the program is gone already, or the machine has no more files
                     self._own_places.release()
                     self._places.release()
@@ -176,17 +177,15 @@ class _Call:
         self._writer.write(msgspec.json.encode(word) + b"\n")
 
 
-async def _listener(door: socket.socket) -> socket.socket | None:
-    """Wait for the socket from inside the sandbox. Return None if none comes."""
+async def _entrance(door: socket.socket) -> Entrance | None:
+    """Wait for what comes from inside the sandbox. Return None if nothing does."""
     door.setblocking(False)
     await readable(door)
-    found = [socket.socket(fileno=fd) for fd in _received(door, 1) or ()]
-    for each in found:
-        each.setblocking(False)
-    return found[0] if found else None
+    found = _received(door, 1)
+    return entrance(found[0]) if found else None
 
 
-async def readable(sock: socket.socket) -> None:
+async def readable(sock: socket.socket | Entrance) -> None:
     """Wait until something comes."""
     loop = asyncio.get_running_loop()
     has_come = asyncio.Event()

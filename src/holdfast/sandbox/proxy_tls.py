@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 BUNDLE = "/run/holdfast/ca.pem"
-"""Where programs inside find the authorities that they may trust."""
+"""Where programs inside find the authorities that they may trust, if a sandbox has files of its own."""
 _VARIABLES = (
     "SSL_CERT_FILE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "GIT_SSL_CAINFO", "NODE_EXTRA_CA_CERTS", "PIP_CERT",
     "AWS_CA_BUNDLE", "CARGO_HTTP_CAINFO", "DENO_CERT",
@@ -41,9 +41,9 @@ _MACHINES = (
 _MOST_HOSTS = 256
 
 
-def variables() -> dict[str, str]:
-    """Return what tells programs which authorities they may trust."""
-    return dict.fromkeys(_VARIABLES, BUNDLE)
+def variables(bundle: str = BUNDLE) -> dict[str, str]:
+    """Return what tells programs which authorities they may trust: those in this file."""
+    return dict.fromkeys(_VARIABLES, bundle)
 
 
 # --- certificates ---------------------------------------------------------------------------------

@@ -24,8 +24,8 @@ import msgspec
 
 _LOAD, _EQUAL, _AT_LEAST, _HAS_ANY, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 """Load a word, jump if it is equal, jump if it is not smaller, jump if they share a bit, keep these bits, return."""
-_ALLOW, _REFUSE = 0x7FFF0000, 0x00050001
-"""SECCOMP_RET_ALLOW, and SECCOMP_RET_ERRNO with EPERM."""
+_ALLOW, _REFUSE, _ASK = 0x7FFF0000, 0x00050001, 0x7FC00000
+"""SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO with EPERM, and SECCOMP_RET_USER_NOTIF: who has the listener answers."""
 _UNKNOWN, _UNSUPPORTED, _SKIP = 0x00050026, 0x0005005F, 0x00050000
 """SECCOMP_RET_ERRNO with ENOSYS, with EOPNOTSUPP, and with 0: nothing is done, without an error."""
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
@@ -71,6 +71,10 @@ class _Machine(msgspec.Struct, frozen=True):
     """What is refused, too, in a sandbox that has no namespaces of its own."""
     clone: int
     capset: int
+    seccomp: int
+    connect: int
+    serving: tuple[int, ...]
+    """What makes a server of a socket. One that listens gets a port also if nobody asked for one."""
     attributes: tuple[int, ...]
     """Calls that change further attributes of a file by its name. Tools go on without them."""
     chown: Mapping[int, int]
@@ -101,7 +105,8 @@ _MACHINES: Mapping[str, _Machine] = MappingProxyType(
                 29, 30, 31, 67, 64, 65, 66, 220, 68, 69, 70, 71,  # shm*, sem*, msg*
                 240, 241, 103, 256, 279,  # mq_open, mq_unlink, syslog, migrate_pages, move_pages
             ),
-            clone=56, capset=126,
+            clone=56, capset=126, seccomp=317, connect=42,
+            serving=(49, 50, 43, 288),  # bind, listen, accept, accept4
             attributes=(188, 189, 190, 197, 198, 199),  # *setxattr, *removexattr
             chown={92: 1, 93: 1, 94: 1, 260: 2},  # chown, fchown, lchown, fchownat
             with_flags={44: 3, 46: 2, 307: 3},  # sendto, sendmsg, sendmmsg
@@ -124,7 +129,8 @@ _MACHINES: Mapping[str, _Machine] = MappingProxyType(
                 194, 196, 195, 197, 190, 193, 191, 192, 186, 189, 188, 187,
                 180, 181, 116, 238, 239,
             ),
-            clone=220, capset=91,
+            clone=220, capset=91, seccomp=277, connect=203,
+            serving=(200, 201, 202, 242),
             attributes=(5, 6, 7, 14, 15, 16),
             chown={55: 1, 54: 2},
             with_flags={206: 3, 211: 2, 269: 3},
@@ -161,16 +167,22 @@ def capset() -> int:
     return _MACHINES[platform.machine()].capset
 
 
+def installation() -> int:
+    """Return the number of the system call on this machine that installs a filter with a listener."""
+    return _MACHINES[platform.machine()].seccomp
+
+
 def shared_program(machine: str = "", *, has_network: bool) -> bytes:
     """Return the filter for a sandbox that shares the namespaces of the machine.
 
-    Sockets are pairs only, and of kinds that cannot be connected to another place; with a network, also TCP. A file
-    cannot be given away. Nothing is done where its owner shall be who runs the program: `tar` and `cp -a` of root ask
-    for that, and would fail.
+    Sockets are pairs only, and of kinds that cannot be connected to another place. With a network, they are also of
+    TCP, and who has the listener of the filter connects them: the program itself cannot. A file cannot be given away.
+    Nothing is done where its owner shall be who runs the program: `tar` and `cp -a` of root ask for that, and would
+    fail.
 
     Args:
         machine: As `platform.machine` names it; by default this one.
-        has_network: Whether it may open TCP sockets. Landlock says where they lead.
+        has_network: Whether it may open TCP sockets. Such a filter needs a listener.
 
     Raises:
         KeyError: such a machine is not known.
@@ -190,6 +202,9 @@ def shared_program(machine: str = "", *, has_network: bool) -> bytes:
             *_argument(0), _line(_EQUAL, _AF_INET, 2, 0), *_unless(_EQUAL, _AF_INET6, _REFUSE),
             *_argument(1), *streams, *_return(_REFUSE),
         ])  # fmt: skip
+        lines += _if(_EQUAL, own.connect, _ASK)
+        for number in own.serving:
+            lines += _if(_EQUAL, number, _REFUSE)
     else:
         lines += _if(_EQUAL, own.socket, _REFUSE)
     lines += _guarded(own.clone, [*_argument(0), *_if(_HAS_ANY, _NEW_NAMESPACES, _REFUSE), *_return(_ALLOW)])
