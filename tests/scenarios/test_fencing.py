@@ -15,7 +15,7 @@ from holdfast.errors import Overloaded, StorageFull
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Pause, Send, Stop, owner
 from holdfast.protocol.ports import Blobs, Store, Tool
-from holdfast.protocol.rows import Lease, Recovered, Verified
+from holdfast.protocol.rows import Lease, Recovered, Situation, Verified
 from holdfast.runtime.controller import INBOX_CAPACITY
 from holdfast.runtime.holder import LEASE_MS, this_process
 from holdfast.testing.clock import JumpingClock
@@ -262,6 +262,40 @@ def test_two_who_start_at_once_drive_one_session_once(stage: Stage) -> None:
         await check_session(store, session, records)
 
     stage.run(race)
+
+
+class Slow(FaultyStore):
+    """A store that answers one look at a session late: what it says was true when it looked."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.has_looked, self.may_answer = asyncio.Event(), asyncio.Event()
+
+    async def situation(self, session: str) -> Situation | None:
+        found = await super().situation(session)
+        if not self.has_looked.is_set():
+            self.has_looked.set()
+            await self.may_answer.wait()
+        return found
+
+
+@pytest.mark.requirement("C11")
+def test_who_comes_when_a_session_has_just_come_to_rest_adds_nothing(stage: Stage) -> None:
+    scenario = BY_NAME["side by side"]
+
+    async def come_late(clock: JumpingClock, store: Store, workspace: Path) -> None:
+        world, slow = World(workspace), Slow(store)
+        early, lately = (controller_of(scenario, each, clock, world) for each in (store, slow))
+        async with early, lately:
+            session = await early.open("a:b")
+            await early.submit(session, owner("one"), Send("Do it.", settings_of(scenario, workspace)))
+            late = asyncio.create_task(lately.drive(session))
+            await slow.has_looked.wait()
+            state = await early.drive(session)
+            slow.may_answer.set()
+            assert (await late).seq == state.seq
+
+    stage.run(come_late)
 
 
 @pytest.mark.requirement("C11", "B4")

@@ -282,8 +282,14 @@ class SessionController:
                     if open_run(rested) is None:  # somebody else may have ended it
                         await self._ports.tools.end_background(session)
                     return rested
+                had_rested = self._has_rested(situation)
                 async with self._leasing(situation) as lease:
-                    state = await self._drive(lease, situation.row.key) if lease is not None else None
+                    state = None
+                    # Another driver may have brought it to rest between the look at it and the lease.
+                    if lease is not None and (
+                        had_rested or not self._has_rested(await self._situation(session))
+                    ):
+                        state = await self._drive(lease, situation.row.key)
                 if lease is None:
                     await self._changed(change, situation)
                 elif state is not None and (lease.is_over or not await self._ports.store.inbox(session)):
@@ -291,10 +297,13 @@ class SessionController:
 
     def _is_at_rest(self, situation: Situation) -> bool:
         """Return whether nobody drives the session and it has nothing to do now."""
+        is_driven = situation.row.session in self._leased or not is_free(situation.lease)
+        return self._has_rested(situation) and not is_driven
+
+    def _has_rested(self, situation: Situation) -> bool:
+        """Return whether the session has nothing to do now."""
         row, now_ms = situation.row, self._ports.clock.now_ms()
-        if row.status not in AT_REST or 0 < row.due_ms <= now_ms or row.session in self._leased:
-            return False
-        return not situation.waiting and is_free(situation.lease)
+        return row.status in AT_REST and not 0 < row.due_ms <= now_ms and not situation.waiting
 
     async def _changed(self, change: asyncio.Event, situation: Situation) -> None:
         """Wait until something is committed, or until the lease may be free without a commit."""
