@@ -14,6 +14,7 @@ from holdfast.core.evolve import fold
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Resolve, Stop, owner
 from holdfast.protocol.ports import Store
+from holdfast.protocol.rows import Commit
 from holdfast.runtime.holder import LEASE_MS
 from holdfast.sandbox import keeper
 from holdfast.testing import scenarios
@@ -132,6 +133,37 @@ def test_whenever_it_crashes_nothing_is_left_and_the_model_is_told(
     for faults in moments[len(stage.kind) % every :: every]:
         made.clear()
         played(stage, scenario, made, faults)
+
+
+class Watched(FaultyStore):
+    """A store that counts the processes when the end of a call or of a run is to be recorded."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.seen: list[int] = []
+
+    async def commit(self, commit: Commit) -> bool:
+        types = {record.type for record in commit.records}
+        until = time.monotonic() + PATIENCE_S
+        while "ToolCallFinished" in types and not living(commit.session) and time.monotonic() < until:
+            time.sleep(0.02)
+        if types & {"ToolCallFinished", "RunStopped"}:
+            self.seen.append(len(living(commit.session)))
+        return await super().commit(commit)
+
+
+@pytest.mark.requirement("H1", "C8")
+def test_the_end_of_a_run_is_recorded_when_its_processes_have_ended(
+    stage: Stage, made: list[Dispatcher]
+) -> None:
+    async def play(clock: JumpingClock, inner: Store, workspace: Path) -> None:
+        session, store = await begin(SERVES, inner, clock, workspace), Watched(inner)
+        async with controller_of(SERVES, store, clock, World(workspace)) as controller:
+            await finish(controller, store, clock, session)
+        await closed(made)
+        assert store.seen == [1, 1, 1, 1, 0]
+
+    stage.run(play)
 
 
 async def driven_until_it_waits(

@@ -310,7 +310,13 @@ class Driver:
         return await self._planner.side_request(step, fold)
 
     async def _commit(self, batch: list[Record], acknowledged: tuple[str, ...], now_ms: int) -> None:
-        """Commit the batch, then publish it. The last commit before a rest gives the lease back."""
+        """Commit the batch, then publish it. The last commit before a rest gives the lease back.
+
+        A run ends after its processes in the background, whose changes are put right by then: if this process is
+        killed meanwhile, the run is still open, and its next driver goes on with that.
+        """
+        if [record for record in batch if type(record.event) is RunStopped]:
+            await self._ports.tools.end_background(self._session)
         commit = self._fold.commit(
             batch, self._epoch, now_ms, acknowledged, releases_lease=self._is_at_rest()
         )
@@ -319,8 +325,6 @@ class Driver:
         await self._lease.commit(self._ports.store, commit)
         self._originals.note(self._session, batch)
         self._bus.committed(self._session, batch)
-        if [record for record in batch if type(record.event) is RunStopped]:
-            await self._ports.tools.end_background(self._session)
 
     # --- what is in flight ----------------------------------------------------------------------
 
