@@ -144,9 +144,9 @@ class Watched(FaultyStore):
 
     async def commit(self, commit: Commit) -> bool:
         types = {record.type for record in commit.records}
-        until = time.monotonic() + PATIENCE_S
-        while "ToolCallFinished" in types and not living(commit.session) and time.monotonic() < until:
-            time.sleep(0.02)
+        async with asyncio.timeout(PATIENCE_S):
+            while "ToolCallFinished" in types and not living(commit.session):
+                await asyncio.sleep(0.02)
         if types & {"ToolCallFinished", "RunStopped"}:
             self.seen.append(len(living(commit.session)))
         return await super().commit(commit)
