@@ -64,6 +64,28 @@ def test_a_command_that_was_stopped_says_it_too(cli: Cli) -> None:
     assert is_aside(cli)
 
 
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_what_the_end_of_a_run_ends_in_the_background_is_told_too(cli: Cli, is_stopped: bool) -> None:
+    cli.configure(WALLS)
+    call = scripted(cli, "printf x > .envrc; touch made; sleep 60")
+    call["tool_calls"][0]["arguments"]["background"] = True
+    waits = "touch waits; sleep 60" if is_stopped else "while [ ! -e made ]; do sleep 0.02; done"
+    model = cli.model(call, calls("shell", command=waits), says("Done."))
+    words = ("run", "go", "-m", model, "--autonomy", "full")
+    if not is_stopped:
+        assert MADE in cli(*words).err
+    else:
+        with cli.working(*words) as working:
+            while not ((cli.workspace / "made").exists() and (cli.workspace / "waits").exists()):
+                pass
+            working.end(signal.SIGINT)
+    (note,) = notes(cli)
+    assert MADE in note
+    assert is_aside(cli)
+    assert not [*(cli.home / "aside").iterdir()]
+    assert cli("replay", "last").code == 0
+
+
 def test_what_a_killed_process_left_is_put_aside_when_its_session_goes_on(cli: Cli) -> None:
     cli.configure(WALLS)
     (cli.workspace / ".bashrc").write_text("mine")

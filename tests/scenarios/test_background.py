@@ -145,7 +145,7 @@ class Watched(FaultyStore):
     async def commit(self, commit: Commit) -> bool:
         types = {record.type for record in commit.records}
         async with asyncio.timeout(PATIENCE_S):
-            while "ToolCallFinished" in types and not living(commit.session):
+            while "ToolCallFinished" in types and not living(commit.session):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         if types & {"ToolCallFinished", "RunStopped"}:
             self.seen.append(len(living(commit.session)))

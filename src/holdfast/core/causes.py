@@ -36,6 +36,8 @@ class Commanded(msgspec.Struct, frozen=True):
     """For a visitor: the same as in `Attach`."""
     zone: Zone = UTC
     """The time zone of the time before a person's words."""
+    aside: str = ""
+    """What was put aside of commands in a sandbox that this command ended, as a sentence."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -67,6 +69,8 @@ class Due(msgspec.Struct, frozen=True):
     """The timer with this key has come due."""
 
     key: str
+    aside: str = ""
+    """What was put aside of commands in a sandbox that ended with it, as a sentence."""
 
 
 # Five causes are all that can happen to a session: a driver takes over, a sender commands, a prepare step or an

@@ -15,6 +15,7 @@ from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.core.causes import Attach, Cause, Commanded, Due, Finding, Found, Outcome
 from holdfast.core.decide import decision
@@ -248,7 +249,10 @@ class Driver:
                     self._has_put_off = True
                     break
                 acknowledged.append(cause.command.id)
-            batch += fold.take(decision(fold.state, cause, now_ms, awake_ms))
+            decided = decision(fold.state, cause, now_ms, awake_ms)
+            if _is_end(decided.records) and self._ports.tools.in_background(self._session):
+                decided = decision(fold.state, await self._ended_with(cause), now_ms, awake_ms)
+            batch += fold.take(decided)
         self._wanted = wanted(fold.state)
         prepared_at: dict[str, int] = {}
         while (step := self._next_step()) is not None:
@@ -267,6 +271,19 @@ class Driver:
             self._has_put_off = False
             self.ring()
         return await self._sync(by)
+
+    async def _ended_with(self, cause: Cause) -> Cause:
+        """End the processes in the background, and return the cause that ends the run, with what was put aside.
+
+        A run ends after its processes, whose changes are put right by then: if this process is killed meanwhile, the
+        run is still open, and its next driver goes on with that.
+        """
+        tools = self._ports.tools
+        await tools.end_background(self._session)
+        aside = self._ports.redact(await tools.put_aside(self._session, is_first=False))
+        if isinstance(cause, Finding) or not aside:
+            return cause
+        return replace(cause, aside="\n".join(filter(None, (cause.aside, aside))))
 
     def _next_step(self) -> Prepare | None:
         """Return a prepare step that is wanted and not in progress."""
@@ -310,12 +327,8 @@ class Driver:
         return await self._planner.side_request(step, fold)
 
     async def _commit(self, batch: list[Record], acknowledged: tuple[str, ...], now_ms: int) -> None:
-        """Commit the batch, then publish it. The last commit before a rest gives the lease back.
-
-        A run ends after its processes in the background, whose changes are put right by then: if this process is
-        killed meanwhile, the run is still open, and its next driver goes on with that.
-        """
-        if [record for record in batch if type(record.event) is RunStopped]:
+        """Commit the batch, then publish it. The last commit before a rest gives the lease back."""
+        if _is_end(batch):
             await self._ports.tools.end_background(self._session)
         commit = self._fold.commit(
             batch, self._epoch, now_ms, acknowledged, releases_lease=self._is_at_rest()
@@ -458,6 +471,11 @@ class Driver:
             await asyncio.wait(tasks, timeout=CLOSE_S)
         self._apart.close()
         self._originals.keep_open(self._fold.state)
+
+
+def _is_end(records: Iterable[Record]) -> bool:
+    """Return whether a run ends with one of them."""
+    return any(type(record.event) is RunStopped for record in records)
 
 
 async def end_orphans(tools: Tools, state: State, lease: LiveLease, background: Sequence[str] = ()) -> None:

@@ -73,7 +73,7 @@ def _become(words: list[str]) -> str:
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
-            why = os.strerror(error.errno)
+            why = os.strerror(error.errno or ENOENT)
     return why
 
 

@@ -70,7 +70,7 @@ def cause_of(state: State, first: e.Record, batch: Sequence[e.Event]) -> Cause |
                 else None
             )
         case "timer":
-            return Due(trigger.name)
+            return Due(trigger.name, aside)
         case "outcome":
             outcome = _outcome(trigger.name, batch[0])
             return replace(outcome, aside=aside) if outcome is not None else None
@@ -78,7 +78,8 @@ def cause_of(state: State, first: e.Record, batch: Sequence[e.Event]) -> Cause |
             who, body = _command(state, others)
             said = _first(others, e.MessageReceived)
             zone = zone_in(said.head, first.at_ms) if said is not None else UTC
-            return Commanded(Command(trigger.name, state.session, who, body), first.epoch, is_contested, zone)
+            command = Command(trigger.name, state.session, who, body)
+            return Commanded(command, first.epoch, is_contested, zone, aside)
     return None
 
 
