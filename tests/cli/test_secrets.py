@@ -293,6 +293,19 @@ def test_a_process_that_has_secrets_leaves_no_core_file(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, before)
 
 
+def test_a_command_that_drives_a_session_leaves_no_core_file(cli: Cli) -> None:
+    cli.configure('sandbox.mode = "unsafe"')
+    before = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (before[1], before[1]))
+    try:
+        script = cli.model(calls("shell", command="grep core /proc/$PPID/limits"), says("Done."))
+        assert cli("run", "x", "-m", script, "--autonomy", "full").code == 0
+    finally:
+        resource.setrlimit(resource.RLIMIT_CORE, before)
+    (row,) = [json.loads(line) for line in cli("show", "last", "--tools", "--json").out.splitlines()]
+    assert row["text"].split()[4] == "1"
+
+
 def test_the_log_of_a_bug_has_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = home_with(tmp_path / "home")
     monkeypatch.setenv(KEY_VARIABLE, KEY)

@@ -133,7 +133,8 @@ def test_on_a_full_disk_no_half_of_a_file_is_put_back_and_the_whole_comes_later(
     traces.end("s:1", undone)
     assert not envrc.exists()
     (said,) = traces.taken("s")
-    assert "what was there before was put back, but for .envrc." in said
+    assert said.startswith("Not put back: .envrc. ")
+    assert "what was there before was put back, but for these." in said
     assert "tries again before the next command" in said
     with pytest.raises(Refused, match=r"could not be put back: \.envrc"):
         traces.put_back_stuck(str(small))

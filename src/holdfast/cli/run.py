@@ -46,6 +46,7 @@ from holdfast.protocol.ids import is_session_key
 from holdfast.protocol.settings import Settings, changed
 from holdfast.runtime.fold import Prospect, prospect_of
 from holdfast.runtime.report import report
+from holdfast.sandbox.cores import leave_no_core
 from holdfast.views.happenings import Detail
 from holdfast.views.lines import Span
 from holdfast.views.report import Result, result_row
@@ -264,6 +265,7 @@ async def at_work(
     def offers(name: str) -> bool:
         return has_copy or is_offered(name, allow, deny)
 
+    leave_no_core()  # this process has keys of providers, and the values of secret files
     async with open_app(configured(home, flags, recorded), home, offers=offers) as app:
 
         async def copied() -> Path:

@@ -49,7 +49,8 @@ _FRESH = re.compile(
 )
 """A line in the configuration of a repository that git has just made."""
 _READ_BYTES = 4_096
-_SHOWN = 10
+_SHOWN = 100
+"""What is not named is only counted, and a person would have to look for it."""
 NOT_YET = "Holdfast keeps what was there, and tries again before the next command. The disk may be full."
 _NAME_CHARS = 200
 
@@ -103,12 +104,12 @@ def told(undone: Undone, workspace: str) -> str:
 
 def sentence(undone: Undone, workspace: str) -> str:
     """Return what happened, in words."""
-    but = f", but for {names(undone.stuck, workspace)}" if undone.stuck else ""
-    rest = f" {NOT_YET}" if undone.stuck else ""
+    stuck = f"Not put back: {names(undone.stuck, workspace)}. {NOT_YET} " if undone.stuck else ""
+    but = ", but for these" if undone.stuck else ""
     return (
-        f"While it ran, files came or changed that control other programs: {names(undone.changed, workspace)}. "
-        f"Commands in a sandbox may not do that. What came was put aside under the same name with {ASIDE}, and what "
-        f"was there before was put back{but}.{rest} A person can make or change them."
+        f"{stuck}While it ran, files came or changed that control other programs: "
+        f"{names(undone.changed, workspace)}. Commands in a sandbox may not do that. What came was put aside under the "
+        f"same name with {ASIDE}, and what was there before was put back{but}. A person can make or change them."
     )
 
 
