@@ -2,26 +2,160 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
 
-from holdfast.protocol.fence import Fence
-from holdfast.sandbox import system
+from holdfast.protocol.fence import Backend, Fence, Finding, Launch
+from holdfast.protocol.settings import Walls
+from holdfast.sandbox import bubblewrap, landlock, system
+from holdfast.sandbox.bubblewrap import Bubblewrap
+from holdfast.sandbox.landlock import Landlock
+from holdfast.sandbox.process import Processes
+from holdfast.testing.clock import never_over
+from holdfast.tools import fencing
+from holdfast.tools.own import OwnPlaces
 
-SECRETS = (
+KEY = "-----BEGIN PRIVATE " + "KEY-----\nMIIEvQ\n-----END PRIVATE " + "KEY-----\n"
+CERTIFICATE = "-----BEGIN CERTIFICATE-----\nMIIDdz\n-----END CERTIFICATE-----\n"
+PUBLIC_KEY = "-----BEGIN PUBLIC KEY-----\nMIIBIj\n-----END PUBLIC KEY-----\n"
+OF_THIS_MACHINE = {"bubblewrap": bubblewrap.make(), "landlock": landlock.make()}
+BAIT = "a-bait-that-nobody-may-read"
+
+KNOWN = (
     "etc/shadow", "etc/shadow-", "etc/gshadow", "etc/sudoers", "etc/sudoers.d", "etc/ssh/ssh_host_ed25519_key",
     "etc/ssl/private", "etc/krb5.keytab", "etc/kubernetes", "etc/docker/key.json", "etc/wireguard",
-    "etc/NetworkManager/system-connections",
+    "etc/NetworkManager/system-connections", "etc/letsencrypt", "etc/ppp/chap-secrets",
 )  # fmt: skip
+SECRET = {
+    "opt/shop/api/.env": "API_TOKEN=x",
+    "opt/shop/a/b/c/d/.env.production": "API_TOKEN=x",
+    "opt/shop/server.pem": CERTIFICATE + KEY,
+    "opt/shop/vpn.key": "-----BEGIN OpenVPN Static key V1-----\n0123\n-----END OpenVPN Static key V1-----\n",
+    "opt/shop/raw.key": "\0\1\2",
+    "usr/local/lib/agent/id_rsa": KEY,
+    "usr/src/app/.npmrc": "//x/:_authToken=x",
+    "etc/server/privkey.pem": KEY,
+}
+SEEN = {
+    "etc/passwd": "root:x:0:0",
+    "etc/ssh/ssh_host_ed25519_key.pub": "ssh-ed25519 AAAA",
+    "etc/ssl/certs/authority.pem": CERTIFICATE,
+    "etc/ssl/cert.pem": CERTIFICATE * 100,
+    "etc/docker/x": "",
+    "opt/shop/.env.example": "API_TOKEN=",
+    "opt/shop/settings.toml": "port = 1",
+    "opt/keyring.key": "-----BEGIN PGP PUBLIC KEY BLOCK-----\nxsFN\n-----END PGP PUBLIC KEY BLOCK-----\n",
+    "opt/release.pem": PUBLIC_KEY,
+    "opt/shop/id_ed25519.pub": "ssh-ed25519 AAAA",
+    "usr/local/lib/node_modules/x/test/server.key": KEY,
+    "usr/local/lib/python3.11/test/keycert.pem": KEY,
+    "usr/share/doc/x/examples/server.key": KEY,
+    "usr/lib/x/server.key": KEY,
+}
+
+
+@pytest.fixture
+def top(tmp_path: Path) -> Iterator[Path]:
+    """A system of its own."""
+    yield tmp_path / "top"
+    system.secrets_of_system.cache_clear()
+
+
+def write(top: Path, files: dict[str, str]) -> None:
+    for name, content in files.items():
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / name).write_text(content)
+
+
+def found(top: Path) -> set[str]:
+    system.secrets_of_system.cache_clear()
+    return {str(Path(path).relative_to(top)) for path in system.secrets_of_system(str(top))}
 
 
 @pytest.mark.requirement("L2", "S7")
-def test_passwords_and_keys_of_the_system_are_hidden_and_all_else_is_seen(tmp_path: Path) -> None:
-    for name in (*SECRETS, "etc/passwd", "etc/ssh/ssh_host_ed25519_key.pub", "etc/ssl/certs", "etc/docker/x"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).touch()
-    assert system.secrets_of_system(str(tmp_path)) == sorted(str(tmp_path / name) for name in SECRETS)
+def test_passwords_and_keys_of_the_system_are_hidden_and_all_else_is_seen(top: Path) -> None:
+    write(top, {**dict.fromkeys(KNOWN, ""), **SECRET, **SEEN})
+    assert found(top) == {*KNOWN, *SECRET}
+
+
+@pytest.mark.requirement("L2", "S7")
+def test_folders_of_keys_are_hidden_as_a_whole_also_behind_a_link(top: Path) -> None:
+    write(top, {"opt/ci/.ssh/known_hosts": "", "opt/ci/secret/prod": "x", "opt/ci/secret/b/.env": "x"})
+    (top / "opt/ci/.aws").symlink_to("secret")
+    (top / "opt/ci/.env").symlink_to(top / "opt/ci/prod-1")
+    (top / "opt/ci/prod-1").touch()
+    (top / "opt/ci/.kube").symlink_to("/usr/bin")  # shown to everybody
+    (top / "opt/ci/.azure").symlink_to("gone")
+    assert found(top) == {"opt/ci/.ssh", "opt/ci/secret", "opt/ci/prod-1"}
+
+
+@pytest.mark.requirement("L2", "S7")
+def test_in_etc_what_others_may_not_read_is_hidden_whatever_its_name(top: Path) -> None:
+    write(top, {"etc/vpn/a.conf": "", "etc/vpn/b.conf": "", "etc/vault/x/y.hcl": "", "opt/tool/a.conf": ""})
+    for name, mode in {"etc/vpn/b.conf": 0o640, "etc/vault": 0o750, "opt/tool/a.conf": 0o600}.items():
+        (top / name).chmod(mode)
+    assert found(top) == {"etc/vpn/b.conf", "etc/vault"}
+
+
+def test_very_many_secret_files_of_a_folder_are_hidden_with_it(top: Path) -> None:
+    write(top, {f"opt/keys/{number}.p12": "x" for number in range(system.MOST_OF_FOLDER + 1)})
+    write(top, {f"opt/{number}.p12": "x" for number in range(system.MOST_OF_FOLDER + 1)})
+    assert found(top) == {"opt/keys", *(f"opt/{number}.p12" for number in range(system.MOST_OF_FOLDER + 1))}
+
+
+def test_a_large_tree_of_others_does_not_hide_what_lies_higher(
+    top: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(system, "MOST_NAMES", 20)
+    write(top, {f"opt/a/b/{number}/x": "" for number in range(40)})
+    write(top, {"opt/z/.env": "x"})
+    assert found(top) == {"opt/z/.env"}
+
+
+@pytest.fixture
+def shown() -> Iterator[Path]:
+    """A folder that no sandbox has of its own, as it has one for `/tmp`."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        yield Path(folder)
+    system.secrets_of_system.cache_clear()
+
+
+def made(backend: Backend) -> Bubblewrap | Landlock:
+    """A sandbox with the system as it is now. The processes of other tests keep the usual one."""
+    if isinstance(found := OF_THIS_MACHINE[backend], Finding):
+        pytest.skip(found.fault)
+    return Landlock(6) if backend == "landlock" else Bubblewrap(shutil.which("bwrap") or "")
+
+
+@pytest.mark.parametrize("backend", ["bubblewrap", "landlock"])
+@pytest.mark.requirement("L2", "L11", "S7")
+async def test_what_is_secret_of_the_system_cannot_be_read_unless_a_person_names_it(
+    backend: Backend, shown: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(shown, {"shop/.env": BAIT, "shop/gone.key": BAIT, "ci/.ssh/id": BAIT, "shop/a": "seen"})
+    monkeypatch.setattr(system, "_LOOKED_AT", ("etc", str(shown).removeprefix("/")))
+    monkeypatch.setattr(system, "SYSTEM", (*system.SYSTEM, str(shown)))
+    for module in (bubblewrap, landlock):
+        monkeypatch.setattr(module, "SYSTEM", system.SYSTEM)
+    system.secrets_of_system.cache_clear()
+    sandbox, fences = made(backend), fencing.Fences(OwnPlaces(), str(tmp_path / "home"), backend)
+    (shown / "shop/gone.key").unlink()
+    (tmp_path / "workspace").mkdir()
+    command = f"cd {shown}; {{ cat shop/.env; cat ci/.ssh/id; cat shop/a; }} 2>/dev/null"
+    async with aclosing(Processes(sandbox)) as processes:
+        for named, output in ((), "seen"), ((str(shown / "ci/.ssh/id"),), f"{BAIT}seen"):
+            # The program needs the folder. It is shown anyway, without what is hidden in it.
+            fence = fences.fence(str(tmp_path / "workspace"), Walls(read=named), [str(shown)])
+            launch = Launch(
+                ("/bin/bash", "-c", command), fence.writable[0], "test:system", {"PATH": "/usr/bin:/bin"}, 60.0,
+                60.0, never_over, fence=fence,
+            )  # fmt: skip
+            assert (await processes.run(launch, lambda _: None)).output == output
 
 
 @pytest.mark.requirement("L2")

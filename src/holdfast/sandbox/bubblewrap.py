@@ -117,7 +117,7 @@ class Bubblewrap:
         for fd, path in files.items():
             shown += ["--file", str(fd), path]
         held = Held(number + 2, number + 3, _places(fence), f"{_NEW_ROOT}/proc", fence.processes)
-        mounts = [*self._system, *shown, *_gate(held.gate_fd), "--chdir", launch.cwd]
+        mounts = [*self._system, *_hidden(fence), *shown, *_gate(held.gate_fd), "--chdir", launch.cwd]
         told = ("--seccomp", str(number + 1), "--info-fd", str(held.told_fd))
         arguments = [*_identity(), *_NAMESPACES, *told, *mounts]
         return replace(
@@ -166,10 +166,6 @@ def _system() -> Iterator[str]:
             yield from ("--symlink", str(Path(path).readlink()), path)
         elif Path(path).is_dir():
             yield from ("--ro-bind", path, path)
-    for path in secrets_of_system():
-        # Nothing can be moved there, so a folder needs no mount that holds it in its place.
-        is_folder = Path(path).is_dir()
-        yield from ("--perms", "0000", "--size", "4096", "--tmpfs", path) if is_folder else _mask(path)
     yield from ("--proc", "/proc")
     yield from ("--ro-bind", _KERNEL, _KERNEL)
     for path in _KERNEL_FOLDERS:
@@ -180,6 +176,18 @@ def _system() -> Iterator[str]:
             yield from ("--ro-bind", _NULL, path)
     # Without a size, a program could fill half of the machine's memory with files there.
     yield from ("--dev", "/dev", "--size", _PRIVATE_BYTES, "--tmpfs", "/dev/shm")
+
+
+def _hidden(fence: Fence) -> Iterator[str]:
+    """Yield the arguments that hide what is secret of the system and still there."""
+    shown = (*fence.writable, *fence.readable)
+    for path in filter(os.path.lexists, secrets_of_system()):
+        if Path(path).is_dir():
+            # Nothing can be moved there, so a folder needs no mount that holds it in its place.
+            perms = "0555" if any(is_inside(path, each) for each in shown) else "0000"
+            yield from ("--perms", perms, "--size", "4096", "--tmpfs", path)
+        else:
+            yield from _mask(path)
 
 
 def _places(fence: Fence) -> Mapping[str, tuple[bool, str]]:

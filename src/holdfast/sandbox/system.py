@@ -1,10 +1,20 @@
 """What every sandbox shows of the system, what it hides there, and the limits that the kernel knows."""
 
+# Pathlib makes an object for each of thousands of names.
+# ruff: noqa: PTH112, PTH113, PTH115, PTH118, PTH120, PTH123
+
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import re
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import cache
+from itertools import islice
 from pathlib import Path
 
+from holdfast.policy.paths import is_inside, secret_rule
 from holdfast.protocol.fence import Fence
 
 SYSTEM = (
@@ -13,13 +23,52 @@ SYSTEM = (
 _SECRETS = (
     "etc/shadow*", "etc/gshadow*", "etc/sudoers*", "etc/ssh/*_key", "etc/ssl/private", "etc/krb5.keytab",
     "etc/kubernetes", "etc/docker/*.json", "etc/wireguard", "etc/NetworkManager/system-connections",
+    "etc/letsencrypt", "etc/apt/auth.conf*", "etc/ppp/*-secrets", "etc/ipsec.secrets", "etc/mysql/debian.cnf",
 )  # fmt: skip
+_SETTINGS = "etc"
+"""Where what others may not read is secret, whatever its name."""
+_LOOKED_AT = (_SETTINGS, "opt", "usr/local", "usr/src")
+"""Where people put programs and their settings. All else comes with the system, and everybody has it."""
+_PRUNED = re.compile(
+    r"\.git|node_modules|(?:site|dist)-packages|__pycache__|python\d.*|doc|man|include|linux-.*"
+)
+"""Folders of other people's files."""
+MOST_NAMES = 10_000
+"""How many names below each of these folders are looked at. What lies less deep comes first."""
+MOST_OF_FOLDER = 32
+"""A folder with more secret files is hidden as a whole."""
+MOST_HIDDEN = 256
+"""Each mount takes time, at every start of a command."""
+_AUTHORITIES = "/usr/share/ca-certificates/"
+"""Where the certificates of the public authorities lie. Hundreds of links lead there."""
+_PEM = (".pem", ".key")
+_PEM_BYTES = 1 << 20
+_LABEL = re.compile(rb"-----BEGIN ([^\r\n]{1,60}?)-----")
+_PUBLIC = frozenset({
+    b"CERTIFICATE", b"TRUSTED CERTIFICATE", b"X509 CERTIFICATE", b"CERTIFICATE REQUEST", b"NEW CERTIFICATE REQUEST",
+    b"X509 CRL", b"PUBLIC KEY", b"RSA PUBLIC KEY", b"DH PARAMETERS", b"EC PARAMETERS", b"PGP PUBLIC KEY BLOCK",
+})  # fmt: skip
 _MOST_OPEN_FILES = 4096
 
 
-def secrets_of_system(top: str = "/") -> list[str]:
-    """Return what nobody may read there. A process of root has root's access to files, whatever it calls itself."""
-    return sorted(str(path) for pattern in _SECRETS for path in Path(top).glob(pattern))
+@cache
+def secrets_of_system(top: str = "/") -> tuple[str, ...]:
+    """Return what nobody may read there, found once in a process. A process of root has root's access to files,
+    whatever it calls itself.
+    """
+    known = {str(path) for pattern in _SECRETS for path in Path(top).glob(pattern)}
+    roots = [os.path.join(top, name) for name in _LOOKED_AT]
+    found = [path for root in roots for path in _below(root, roots, known)]
+    hidden = known.union(_few(found, roots))
+    inner = {path for path in hidden if not hidden.isdisjoint(map(str, Path(path).parents))}
+    return tuple(sorted(hidden - inner))
+
+
+def is_shown(path: str) -> bool:
+    """Return whether a sandbox shows a path anyway. To show it again would show what is hidden in it."""
+    return any(is_inside(root, path) for root in SYSTEM) and not any(
+        is_inside(hidden, path) for hidden in secrets_of_system()
+    )
 
 
 def limits(fence: Fence) -> Mapping[str, int]:
@@ -31,3 +80,78 @@ def limits(fence: Fence) -> Mapping[str, int]:
         "RLIMIT_NOFILE": _MOST_OPEN_FILES,
         "RLIMIT_CORE": 0,
     }
+
+
+def _below(root: str, roots: Collection[str], known: Collection[str]) -> Iterator[str]:
+    """Yield the secrets below one of the folders, the least deep first."""
+    following, names = deque([root]), 0
+    is_strict = root.endswith(f"/{_SETTINGS}")
+    while following and names < MOST_NAMES:
+        folder = following.popleft()
+        try:
+            with os.scandir(folder) as entries:
+                listed = [*islice(entries, MOST_NAMES - names)]
+        except OSError:
+            continue
+        names += len(listed)
+        last = folder.rpartition("/")[2]
+        for entry in listed:
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if secret_rule(f"{last}/{entry.name}"):
+                yield from _named(entry, roots)
+            elif is_strict and _is_kept_from_others(entry, is_folder=is_folder):
+                yield entry.path
+            elif is_folder and entry.path not in known and not _PRUNED.fullmatch(entry.name):
+                following.append(entry.path)
+
+
+def _named(entry: os.DirEntry[str], roots: Collection[str]) -> Iterator[str]:
+    """Yield what has the name of a secret, or where it leads, unless its content tells that it is none."""
+    path = entry.path
+    if entry.is_symlink():
+        with suppress(OSError):
+            if os.readlink(path).startswith(_AUTHORITIES):
+                return
+        path = os.path.realpath(path)
+    if not any(path != root and is_inside(root, path) for root in roots) or not os.access(path, os.R_OK):
+        return
+    if os.path.isdir(path) or (os.path.isfile(path) and not _is_public(entry.name, path)):
+        yield path
+
+
+def _is_kept_from_others(entry: os.DirEntry[str], *, is_folder: bool) -> bool:
+    """Return whether its owner lets others not read it, but us."""
+    if not is_folder and not entry.is_file(follow_symlinks=False):
+        return False
+    try:
+        mode = entry.stat(follow_symlinks=False).st_mode
+    except OSError:  # it is gone
+        return False
+    if is_folder:
+        return not mode & 0o001 and os.access(entry.path, os.X_OK)
+    return not mode & 0o004 and os.access(entry.path, os.R_OK)
+
+
+def _is_public(name: str, path: str) -> bool:
+    """Return whether a file has nothing but certificates and public keys, as many have that are named like keys."""
+    if not name.lower().endswith(_PEM):
+        return False
+    try:
+        with open(path, "rb") as file:
+            content = file.read(_PEM_BYTES + 1)
+    except OSError:
+        return False
+    labels = {*_LABEL.findall(content)}
+    return bool(labels) and labels <= _PUBLIC and len(content) <= _PEM_BYTES
+
+
+def _few(found: Iterable[str], roots: Collection[str]) -> Iterator[str]:
+    """Yield what was found, and one folder instead of very many files of it."""
+    by_folder = dict[str, list[str]]()
+    for path in found:
+        by_folder.setdefault(os.path.dirname(path), []).append(path)
+    few = (
+        [folder] if len(paths) > MOST_OF_FOLDER and folder not in roots else paths
+        for folder, paths in by_folder.items()
+    )
+    yield from islice((path for paths in few for path in paths), MOST_HIDDEN)

@@ -9,15 +9,12 @@ has the lists of names. `sandbox` keeps the process inside.
 
 from __future__ import annotations
 
-import json
 import os
 import stat
-import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from threading import Lock
 from types import MappingProxyType
@@ -37,9 +34,11 @@ from holdfast.sandbox.keeper import is_blank
 from holdfast.sandbox.probing import interpreter
 from holdfast.sandbox.process import Processes
 from holdfast.sandbox.proxy import libraries
+from holdfast.sandbox.system import is_shown
 from holdfast.tools.aside import Place, put_right, seen, sentence
 from holdfast.tools.blocking import Refused, in_thread
 from holdfast.tools.git_folders import is_repository
+from holdfast.tools.git_identity import git_identity
 from holdfast.tools.kept import Kept, keep, opened, put_back, righted
 from holdfast.tools.own import OwnPlaces, own_places
 from holdfast.tools.repository import find
@@ -64,7 +63,6 @@ _MOST_TOPS = 16
 _SHOWN_CHARS = 200
 _OURS = (sys.prefix, str(Path(sys.executable).absolute().parent), str(Path(__file__).parents[1]))
 """From where programs outside the sandbox come, like the proxy. Holdfast may be installed in the workspace."""
-_GIT_S = 5.0
 STARTING = frozenset(
     {"shell", "grep", "read_output", "web_fetch", "web_search", "git_status", "git_diff", "git_log"}
 )
@@ -182,7 +180,7 @@ def own_fence(
     """
     if not processes.is_fenced:
         return None
-    return Fence(tuple(map(_real, writable)), (*interpreter(), *map(_real, (*readable, *walls.read))))
+    return Fence(tuple(map(_real, writable)), _readable(walls.read, (*interpreter(), *readable)))
 
 
 class Fences:
@@ -234,7 +232,7 @@ class Fences:
         self._check(workspace)
         return Fence(
             writable=(workspace, *self._repository(workspace), *map(_real, walls.write)),
-            readable=tuple(dict.fromkeys(map(_real, (*walls.read, *readable)))),
+            readable=_readable(walls.read, readable),
             private=(self._home,),
             files=self._files((*walls.read, *walls.write)),
             memory_bytes=walls.memory_bytes,
@@ -487,23 +485,6 @@ def _looked_at(path: str, known: _Folder | None) -> _Folder | None:
         raise Refused(f"{_NO_COMMANDS}: {shown} cannot be read ({error.strerror}). {_ADVICE}") from error
 
 
-@cache
-def git_identity() -> str:
-    """Return the user's name and address as git's configuration has them; empty if it has none."""
-    argv = ("git", "config", "--global", "--null", "--get-regexp", r"^user\.(name|email)$")
-    try:
-        found = subprocess.run(argv, cwd="/", capture_output=True, timeout=_GIT_S, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    said = found.decode(errors="replace").split("\0")
-    entries = dict(entry.partition("\n")[::2] for entry in said if entry)
-    lines = (
-        f"\t{key.removeprefix('user.')} = {json.dumps(value, ensure_ascii=False)}\n"
-        for key, value in entries.items()
-    )
-    return f"[user]\n{''.join(lines)}" if entries else ""
-
-
 def _filled(rules: Fence, look: _Look, homes: Iterable[str]) -> Fence:
     """Return the rules with what is masked and protected now."""
     workspace = rules.writable[0]
@@ -543,6 +524,12 @@ def _protected(paths: Iterable[str], writable: Sequence[str]) -> Iterator[str]:
     for path in dict.fromkeys(map(os.path.realpath, paths)):
         if path not in roots and any(is_inside(root, path) for root in roots) and os.path.exists(path):
             yield path
+
+
+def _readable(named: Iterable[str], needed: Iterable[str]) -> tuple[str, ...]:
+    """Return what a person names, and what a program needs beside what every sandbox shows."""
+    more = (path for path in map(_real, needed) if not is_shown(path))
+    return tuple(dict.fromkeys((*map(_real, named), *more)))
 
 
 def _real(path: str) -> str:
