@@ -10,6 +10,7 @@ import resource
 import shlex
 import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -430,3 +431,22 @@ async def test_a_call_that_is_cancelled_again_while_it_ends_is_wound_up_all_the_
     with pytest.raises(asyncio.CancelledError):
         await call
     assert righted.is_set()
+
+
+@pytest.mark.requirement("L2", "C8")
+async def test_the_folder_of_its_own_goes_however_deep_it_is_and_after_what_was_put_right(
+    processes: Processes, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    own, heard = tmp_path / "own", []
+    request.addfinalizer(lambda: subprocess.run(["rm", "-rf", str(own)], check=True))
+
+    def put_right() -> Undone:
+        heard.append(own.exists())
+        raise ValueError("a fault")
+
+    deep = "import os\nfor _ in range(3_000): os.mkdir('abc'); os.chdir('abc')\nos.chmod('.', 0)"
+    script = f'mkdir own; cd own; touch x; mkdir -p closed/b; chmod 0 closed; {sys.executable} -c "{deep}"'
+    told = msgspec.structs.replace(launch(script, tmp_path, put_right=put_right), own_folder=str(own))
+    with pytest.raises(ValueError, match="a fault"):
+        await processes.run(told, lambda _: None)
+    assert (heard, own.exists()) == ([True], False)

@@ -294,3 +294,15 @@ def test_what_is_made_again_has_the_times_that_it_had(workspace: Path) -> None:
     (workspace / ".envrc").unlink()
     put_back(copies, {})
     assert (workspace / ".envrc").stat().st_mtime_ns == was.st_mtime_ns
+
+
+@pytest.mark.requirement("L2")
+def test_a_protected_folder_may_be_deeper_than_a_stack(workspace: Path) -> None:
+    deep = workspace / "sub/.vscode" / "/".join("a" * 1_100)
+    subprocess.run(["mkdir", "-p", str(deep)], check=True)
+    try:
+        copies = keep(fence(workspace), ())
+        assert str(deep) in copies.copies
+        assert put_back(copies) == Undone()
+    finally:
+        subprocess.run(["rm", "-rf", str(workspace / "sub")], check=True)

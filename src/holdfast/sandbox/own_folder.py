@@ -5,13 +5,12 @@ can know before.
 """
 
 # There may be a great many names in the folder for temporary files.
-# ruff: noqa: PTH101, PTH118, PTH208
+# ruff: noqa: PTH101, PTH106, PTH118, PTH208
 
 from __future__ import annotations
 
 import os
 import secrets
-import shutil
 import stat
 import tempfile
 from collections.abc import Collection
@@ -28,11 +27,17 @@ def new_name(key: str) -> str:
 
 
 def remove(path: str) -> None:
-    """Remove a folder, if it was made, with all that is in it."""
+    """Remove a folder, if it was made, with all that is in it, however deep that is."""
     with suppress(OSError):
-        if os.lstat(path).st_uid == os.getuid():
-            _open_up(path)
-    shutil.rmtree(path, ignore_errors=True)
+        if os.lstat(path).st_uid != os.getuid():
+            return
+        top = _opened(path, None)
+        try:
+            while sum(_is_less(top, name) for name in os.listdir(top)):
+                pass
+        finally:
+            os.close(top)
+        os.rmdir(path)
 
 
 def remove_left(keys: Collection[str]) -> None:
@@ -45,10 +50,45 @@ def remove_left(keys: Collection[str]) -> None:
                 remove(os.path.join(base, name))
 
 
-def _open_up(path: str) -> None:
-    """Let the owner into each folder: a program may have closed some."""
-    for folder, names, _ in os.walk(path):
-        for each in (folder, *(os.path.join(folder, name) for name in names)):
-            facts = os.lstat(each)
-            if stat.S_ISDIR(facts.st_mode) and facts.st_mode & stat.S_IRWXU != stat.S_IRWXU:
-                os.chmod(each, stat.S_IRWXU)
+def _opened(name: str, above: int | None) -> int:
+    """Open a folder whose owner is let in, also if a program has closed it.
+
+    Raises:
+        OSError: it is no folder, or somebody else's.
+    """
+    fd = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+    try:
+        os.chmod(f"/proc/self/fd/{fd}", stat.S_IRWXU)
+        return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
+    finally:
+        os.close(fd)
+
+
+def _is_less(top: int, name: str) -> bool:
+    """Remove what lies at a name. The folders in it move up to the top, because a program may have nested them deeper
+    than any path or stack. Return whether anything was removed or moved.
+    """
+    is_less = False
+    with suppress(OSError):
+        if not _is_folder(top, name):
+            os.unlink(name, dir_fd=top)
+            return True
+        folder = _opened(name, top)
+        try:
+            for each in os.listdir(folder):
+                with suppress(OSError):
+                    if _is_folder(folder, each):
+                        os.close(_opened(each, folder))  # its owner may move it then
+                        os.rename(each, secrets.token_hex(16), src_dir_fd=folder, dst_dir_fd=top)
+                    else:
+                        os.unlink(each, dir_fd=folder)
+                    is_less = True
+        finally:
+            os.close(folder)
+        os.rmdir(name, dir_fd=top)
+        is_less = True
+    return is_less
+
+
+def _is_folder(above: int, name: str) -> bool:
+    return stat.S_ISDIR(os.lstat(name, dir_fd=above).st_mode)

@@ -139,10 +139,12 @@ class Processes:
             nonlocal undone
             if tree is not None:
                 await tree.end()
-            if launch.own_folder:
-                await asyncio.to_thread(own_folder.remove, launch.own_folder)
-            if launch.put_right is not None:
-                undone = await asyncio.to_thread(launch.put_right)
+            try:
+                if launch.put_right is not None:
+                    undone = await asyncio.to_thread(launch.put_right)
+            finally:
+                if launch.own_folder:
+                    await asyncio.to_thread(own_folder.remove, launch.own_folder)
 
         try:
             try:

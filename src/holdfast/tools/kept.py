@@ -176,11 +176,13 @@ def _above(fence: Fence) -> list[str]:
 
 def _below(path: str) -> Iterator[tuple[str, os.stat_result]]:
     """Yield a path and, if it is a folder, all that is in it."""
-    facts = os.lstat(path)
-    yield path, facts
-    if stat.S_ISDIR(facts.st_mode):
-        for name in sorted(os.listdir(path)):
-            yield from _below(os.path.join(path, name))
+    following = [path]
+    while following:
+        each = following.pop()
+        facts = os.lstat(each)
+        yield each, facts
+        if stat.S_ISDIR(facts.st_mode):
+            following += sorted((os.path.join(each, name) for name in os.listdir(each)), reverse=True)
 
 
 def _facts(found: os.stat_result) -> tuple[int, int, int, int]:
