@@ -40,7 +40,7 @@ from holdfast.tools.aside import ASIDE
 from holdfast.tools.fencing import Fences
 from holdfast.tools.own import own_places
 from tests.sandbox import attack
-from tests.sandbox.honest import HONEST, furnish
+from tests.sandbox.honest import HONEST, PROGRAMS, furnish
 
 BACKENDS: Mapping[Backend, Callable[[], Sandbox | Finding | None]] = {
     "bubblewrap": bubblewrap.make,
@@ -456,7 +456,7 @@ class Attacked:
         scene, workspace = self.scene, str(self.scene.workspace)
         walls = Walls(self.backend)
         fences = Fences(own_places(Own((str(scene.own),))), str(scene.home), self.backend)
-        environ = clean_environment(os.environ) | {"HOME": str(scene.home)}
+        environ = _environment(scene)
         key = f"{scene.token}:{os.urandom(4).hex()}"
         plain = Launch(tuple(argv), workspace, key, environ, LIMIT_S, LIMIT_S, never_over)
         launch = await fences.around(plain, workspace, walls, readable=(*interpreter(), attack.__file__))
@@ -532,7 +532,7 @@ async def worked(backend: Backend, folder: Path, work: Mapping[str, str] = HONES
     assert not isinstance(made, Finding)
     scene, processes, failed = Scene(folder), Processes(made), dict[str, str]()
     try:
-        furnish(scene.workspace)
+        furnish(scene.workspace, scene.home)
         for what, command in work.items():
             words = command.format(python=sys.executable)
             argv = ("/bin/bash", "-ec", words)
@@ -547,10 +547,15 @@ async def worked(backend: Backend, folder: Path, work: Mapping[str, str] = HONES
 
 def _works(argv: Sequence[str], scene: Scene) -> bool:
     """Whether the work succeeds without any sandbox: some machines lack a program or a right."""
-    environ = clean_environment(os.environ) | {"HOME": str(scene.home)}
     return not subprocess.run(
-        argv, cwd=scene.workspace, env=environ, capture_output=True, check=False
+        argv, cwd=scene.workspace, env=_environment(scene), capture_output=True, check=False
     ).returncode
+
+
+def _environment(scene: Scene) -> dict[str, str]:
+    """The variables of a user who has programs in the home."""
+    path = os.pathsep.join((str(scene.home / PROGRAMS), os.environ.get("PATH", os.defpath)))
+    return clean_environment(os.environ) | {"HOME": str(scene.home), "PATH": path}
 
 
 async def _both(backend: Backend, folder: Path) -> Report:

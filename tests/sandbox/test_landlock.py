@@ -373,3 +373,20 @@ def test_where_too_few_files_may_be_open_the_probe_says_so() -> None:
     argv = ("sh", "-c", 'ulimit -n 64; exec "$0" -c "$1"', sys.executable, program)
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
     assert done.stdout.endswith("The limit of open files (`ulimit -n 64`) may be why.\n")
+
+
+@pytest.mark.requirement("L2")
+async def test_a_program_is_found_behind_folders_of_the_path_that_cannot_be_read(
+    processes: Processes, scene: Scene
+) -> None:
+    for folder in (scene.outside, scene.workspace / "bin"):
+        folder.mkdir(exist_ok=True)
+        (folder / "uname").write_text("#!/bin/sh\necho found\n")
+        (folder / "uname").chmod(0o755)
+    (scene.workspace / "elsewhere").symlink_to(scene.outside)
+    launch = scene.launch("uname; echo $PATH")
+    search = {"PATH": f"{scene.outside}:{scene.workspace}/elsewhere:bin:{scene.workspace}/bin:/usr/bin:/bin"}
+    ended = await processes.run(replace(launch, env=launch.env | search), lambda _: None)
+    assert ended.output == f"found\nbin:{scene.workspace}/bin:/usr/bin:/bin\n"
+    alone = replace(launch, env=launch.env | {"PATH": str(scene.outside)})
+    assert (await processes.run(alone, lambda _: None)).output == f"Linux\n{os.defpath}\n"

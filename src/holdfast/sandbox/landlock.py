@@ -11,14 +11,14 @@ change what is protected there, which `tools.kept` puts back afterwards.
 """
 
 # The system has hundreds of files that are allowed one by one.
-# ruff: noqa: PTH110, PTH112, PTH114, PTH118, PTH208
+# ruff: noqa: PTH110, PTH112, PTH114, PTH117, PTH118, PTH208
 
 from __future__ import annotations
 
 import ctypes
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -148,6 +148,11 @@ class Landlock:
             processes=fence.processes,
             env={
                 **launch.env,
+                **(
+                    {"PATH": _seen_of(launch.env["PATH"], (*opened.values(), own))}
+                    if "PATH" in launch.env
+                    else {}
+                ),
                 **({"HOME": home} if not is_home_shown else {}),
                 "TMPDIR": temporary,
                 **variables,
@@ -181,6 +186,20 @@ def _seen(fence: Fence) -> Iterator[str]:
     """Yield what a fence lets a process read, without what it hides there."""
     for root in filter(os.path.exists, fence.readable):
         yield from parts(root, fence.masked)
+
+
+def _seen_of(path: str, shown: Collection[str]) -> str:
+    """Return a search path without the folders that a process cannot read. They exist for it, so a shell would choose
+    a program there, and fail, where another folder has one, too.
+    """
+    roots = (*SYSTEM, *shown)
+    folders = path.split(os.pathsep)
+    seen = (
+        folder
+        for folder in folders
+        if not os.path.isabs(folder) or any(is_inside(root, os.path.realpath(folder)) for root in roots)
+    )
+    return os.pathsep.join(seen) or os.defpath
 
 
 def parts(root: str, hidden: Iterable[str]) -> Iterator[str]:
