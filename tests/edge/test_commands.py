@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from holdfast.sandbox import keeper
+from holdfast.sandbox import trees
 from tests.edge.machine import Machine, call, of_type
 
 MAX_GROWTH_KIB = 32 << 10
@@ -29,7 +29,7 @@ def test_a_command_that_sleeps_five_minutes_is_killed_at_its_timeout_with_all_it
     assert (result["status"], result["failure"]["code"]) == ("timeout", "tool_timeout")
     assert result["duration_ms"] >= 3_000
     assert result["text"].startswith("asleep\n")
-    assert keeper.members({f"{answer.json['session']}:t1.c1"}) == set()
+    assert trees.members({f"{answer.json['session']}:t1.c1"}) == set()
 
 
 @pytest.mark.requirement("L7")

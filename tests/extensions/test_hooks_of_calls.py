@@ -25,7 +25,7 @@ from holdfast.protocol.ports import Check, Proposal
 from holdfast.protocol.rules import PolicyRule
 from holdfast.protocol.settings import Policy, changed, settings_with
 from holdfast.protocol.tools import Admission, Allowed, Asked, Decision, Refused
-from holdfast.sandbox.keeper import members
+from holdfast.sandbox.trees import members
 from holdfast.testing.clock import never_over
 from holdfast.tools.builtin import make_tools
 from tests.extensions.asked import SECRET, asked, hook, noting, rewriting, saying

@@ -13,7 +13,7 @@ import pytest
 from holdfast.protocol.hooks import Hook
 from holdfast.protocol.notify import NotificationDue
 from holdfast.runtime.driver import end_orphans
-from holdfast.sandbox.keeper import members
+from holdfast.sandbox.trees import members
 from tests.core.stories import SESSION, Story
 from tests.core.stories import call as call_of
 from tests.edge.machine import call, make_machine

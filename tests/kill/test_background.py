@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from holdfast.sandbox import keeper
+from holdfast.sandbox import trees
 from tests.edge.machine import Machine, call, lines_of, of_type
 
 SESSION = "test:background"
@@ -31,7 +31,7 @@ def test_after_kill_9_no_process_is_left_and_the_model_knows(machine: Machine) -
                 process.kill()
     session = machine.holdfast("sessions", "--json").rows[0]["session"]
     until = time.monotonic() + 20
-    while keeper.members([f"{session}:t1.c1", f"{session}:t2.c1"]):
+    while trees.members([f"{session}:t1.c1", f"{session}:t2.c1"]):
         assert time.monotonic() < until, "what a killed process started lives on"
         time.sleep(0.05)
     answer = machine.holdfast("resume", SESSION, "--json")

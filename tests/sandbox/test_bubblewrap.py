@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from holdfast.errors import SandboxUnavailable
 from holdfast.protocol.fence import Fence, Finding, Launch
-from holdfast.sandbox import bubblewrap, keeper
+from holdfast.sandbox import bubblewrap, keeper, trees
 from holdfast.sandbox.bubblewrap import Bubblewrap
 from holdfast.sandbox.probing import interpreter
 from holdfast.sandbox.process import Ended, Processes, clean_environment
@@ -161,7 +161,7 @@ async def test_honest_work_succeeds_inside(processes: Processes, scene: Scene) -
         if ended.exit_code:
             failed.append((what, ended.output))
     assert not failed
-    assert not keeper.members({KEY})
+    assert not trees.members({KEY})
 
 
 @pytest.mark.requirement("L2")

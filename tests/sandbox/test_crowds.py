@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.protocol.fence import Fence, Launch
-from holdfast.sandbox import keeper
+from holdfast.sandbox import trees
 from holdfast.sandbox.probing import interpreter
 from holdfast.sandbox.process import Processes, clean_environment
 from holdfast.testing.clock import never_over
@@ -39,7 +39,7 @@ async def test_fifty_commands_at_once_end_whole_each_in_its_fence(
     launches = [launch(tmp_path, command, str(number)) for number in range(50)]
     ended = await asyncio.gather(*(processes.run(each, lambda _: None) for each in launches))
     assert {each.output for each in ended} == {"cat: .env: Permission denied\nran\n"}
-    assert keeper.members({each.key for each in launches}) == set()
+    assert trees.members({each.key for each in launches}) == set()
     assert [path.name for path in tmp_path.iterdir()] == [".env"]
 
 
@@ -54,7 +54,7 @@ async def test_a_command_may_have_as_many_processes_as_its_fence_says_and_no_mor
         call = replace(call, fence=replace(call.fence, processes=20))
         ended = await processes.run(call, lambda _: None)
         assert (ended.how, ended.output == "waited\n") == (how, how == "exited")
-        assert keeper.members({call.key}) == set()
+        assert trees.members({call.key}) == set()
 
 
 @pytest.mark.requirement("L11")
@@ -84,4 +84,4 @@ async def test_processes_without_end_end_their_call(
     call = launch(tmp_path, command, "bomb")
     ended = await processes.run(call, lambda _: None)
     assert ended.how == "processes"
-    assert keeper.members({call.key}) == set()
+    assert trees.members({call.key}) == set()

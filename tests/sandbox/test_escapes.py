@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.protocol.fence import Launch
-from holdfast.sandbox import keeper
+from holdfast.sandbox import trees
 from holdfast.sandbox.process import Ended, Processes, clean_environment
 from holdfast.testing.clock import never_over
 
@@ -147,7 +147,7 @@ async def test_a_process_that_escapes_ends_when_the_driver_is_killed(pids: Path)
     driver.kill()
     await driver.wait()
     await until(lambda: not any(map(lives, escaped(pids))))
-    await until(lambda: not keeper.members({KEY}))
+    await until(lambda: not trees.members({KEY}))
 
 
 @pytest.mark.requirement("C8", "H1")
@@ -161,7 +161,7 @@ async def test_who_takes_over_from_a_frozen_driver_ends_what_escaped_it(
     try:
         await processes.end([KEY])
         assert [lives(pid) for pid in escaped(pids)] == [False]
-        assert keeper.members({KEY}) == set()
+        assert trees.members({KEY}) == set()
     finally:
         driver.kill()
         await driver.wait()
@@ -174,7 +174,7 @@ async def test_a_command_that_kills_its_guard_takes_what_escaped_with_it(
     ended = await processes.run(launch(escaping(pids) + "kill -9 $PPID; " + ENDLESS), lambda _: None)
     assert (ended.how, ended.exit_code) == ("exited", -9)
     assert [lives(pid) for pid in escaped(pids)] == [False]
-    assert keeper.members({KEY}) == set()
+    assert trees.members({KEY}) == set()
 
 
 @pytest.mark.requirement("C8", "L1")
@@ -185,7 +185,7 @@ async def test_a_command_that_freezes_its_guard_is_ended_all_the_same(
     skip_ahead(LIMIT_S)
     assert (await call).how == "timeout"
     assert [lives(pid) for pid in escaped(pids)] == [False]
-    assert keeper.members({KEY}) == set()
+    assert trees.members({KEY}) == set()
 
 
 @pytest.mark.requirement("C8", "H1")

@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.protocol.fence import Fence, Launch
-from holdfast.sandbox import keeper, landlock, own_folder, probing
+from holdfast.sandbox import landlock, own_folder, probing, trees
 from holdfast.sandbox.landlock import Landlock
 from holdfast.sandbox.process import Ended, Processes, clean_environment
 from holdfast.testing.clock import never_over
@@ -189,7 +189,7 @@ async def test_honest_work_succeeds_inside(processes: Processes, scene: Scene) -
         if ended.exit_code:
             failed.append((what, ended.output))
     assert not failed
-    assert not keeper.members({KEY})
+    assert not trees.members({KEY})
 
 
 @pytest.mark.requirement("L2")
@@ -268,7 +268,7 @@ async def test_a_call_with_too_many_processes_ends_and_says_so(processes: Proces
     scene.fence = replace(scene.fence, processes=20)
     ended = await ran(processes, scene, "for i in $(seq 40); do (sleep 300 &) ; done; sleep 300")
     assert ended.how == "processes"
-    assert not keeper.members({KEY})
+    assert not trees.members({KEY})
 
 
 @pytest.mark.requirement("L11")

@@ -20,7 +20,7 @@ import msgspec
 import pytest
 
 from holdfast.protocol.fence import FLOOD_BYTES, KEPT_BYTES, Launch, Undone
-from holdfast.sandbox import keeper
+from holdfast.sandbox import keeper, trees
 from holdfast.sandbox.process import Processes, clean_environment
 from holdfast.testing.clock import never_over
 
@@ -46,7 +46,7 @@ async def processes() -> AsyncIterator[Processes]:
 def nothing_stays() -> Iterator[None]:
     """Also a test that fails leaves no process behind."""
     yield
-    keeper.end_trees({KEY, OTHER_KEY, INNER_KEY})
+    trees.end_trees({KEY, OTHER_KEY, INNER_KEY})
 
 
 def launch(command: str, cwd: Path, **changes: object) -> Launch:
@@ -64,7 +64,7 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 
 def left_over() -> set[int]:
-    return keeper.members({KEY})
+    return trees.members({KEY})
 
 
 @pytest.mark.requirement("L1", "C8")
@@ -141,8 +141,8 @@ async def test_a_tree_is_ended_also_where_a_look_at_it_takes_longer_than_its_end
     call = asyncio.create_task(processes.run(command, lambda _: is_started.set()))
     await asyncio.wait_for(is_started.wait(), PATIENCE_S)
     ticks = itertools.count(step=60)
-    monkeypatch.setattr(keeper.time, "monotonic", lambda: next(ticks))
-    keeper.end_trees({KEY})
+    monkeypatch.setattr(trees.time, "monotonic", lambda: next(ticks))
+    trees.end_trees({KEY})
     monkeypatch.undo()
     assert (await call).exit_code == -signal.SIGKILL  # what was killed may take a moment to be gone
     assert left_over() == set()
@@ -266,7 +266,7 @@ async def test_a_command_sees_a_clean_environment(
     monkeypatch.setenv("LC_TIME", "C")
     ended = await processes.run(launch("env", tmp_path), lambda _: None)
     names = {line.partition("=")[0] for line in ended.output.splitlines()}
-    assert {"PATH", "LC_TIME", keeper.VARIABLE} <= names
+    assert {"PATH", "LC_TIME", trees.VARIABLE} <= names
     assert not any("KEY" in name or "TOKEN" in name for name in names)
 
 
@@ -304,9 +304,9 @@ async def test_closing_leaves_no_process_behind(tmp_path: Path) -> None:
 @pytest.mark.requirement("H1", "C8")
 async def test_who_takes_over_ends_what_carries_the_calls_key(processes: Processes, tmp_path: Path) -> None:
     orphan = await asyncio.create_subprocess_exec(
-        "sleep", "300", env={keeper.VARIABLE: KEY}, start_new_session=True
+        "sleep", "300", env={trees.VARIABLE: KEY}, start_new_session=True
     )
-    other = await asyncio.create_subprocess_exec("sleep", "300", env={keeper.VARIABLE: OTHER_KEY})
+    other = await asyncio.create_subprocess_exec("sleep", "300", env={trees.VARIABLE: OTHER_KEY})
     await processes.end([KEY])
     assert await asyncio.wait_for(orphan.wait(), PATIENCE_S) < 0
     assert other.returncode is None
@@ -334,13 +334,13 @@ async def test_when_the_driver_is_killed_its_tools_go_too(how: str) -> None:
     )  # fmt: skip
     assert driver.stdout is not None
     assert await asyncio.wait_for(driver.stdout.readline(), PATIENCE_S) == b"started\n"
-    assert len(keeper.members({INNER_KEY})) >= 4
+    assert len(trees.members({INNER_KEY})) >= 4
     if how == "SIGKILL":
         driver.kill()
     else:
         os.killpg(driver.pid, 9)
     await driver.wait()
-    await until(lambda: not keeper.members({INNER_KEY}))
+    await until(lambda: not trees.members({INNER_KEY}))
 
 
 @pytest.mark.requirement("H1", "C8")
@@ -352,11 +352,11 @@ async def test_a_driver_inside_a_tool_takes_its_own_tools_with_it(
     is_started = asyncio.Event()
     call = asyncio.create_task(processes.run(launch("", tmp_path, argv=argv), lambda _: is_started.set()))
     await asyncio.wait_for(is_started.wait(), PATIENCE_S)
-    assert keeper.members({INNER_KEY})
+    assert trees.members({INNER_KEY})
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    await until(lambda: not keeper.members({INNER_KEY}))
+    await until(lambda: not trees.members({INNER_KEY}))
 
 
 @pytest.mark.requirement("H1")

@@ -16,7 +16,7 @@ from holdfast.protocol.commands import Resolve, Stop, owner
 from holdfast.protocol.ports import Store
 from holdfast.protocol.rows import Commit
 from holdfast.runtime.holder import LEASE_MS
-from holdfast.sandbox import keeper
+from holdfast.sandbox import trees
 from holdfast.testing import scenarios
 from holdfast.testing.clock import JumpingClock
 from holdfast.testing.driving import lease_of
@@ -57,7 +57,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Dispatcher]:
 
 
 def living(session: str, id_: str = "t1.c1") -> set[int]:
-    return keeper.members([f"{session}:{id_}"])
+    return trees.members([f"{session}:{id_}"])
 
 
 def is_gone(session: str, id_: str = "t1.c1") -> bool:

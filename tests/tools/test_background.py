@@ -13,7 +13,7 @@ import pytest
 from holdfast.errors import Lapsed
 from holdfast.protocol.ports import RawResult
 from holdfast.redact import make_redactor
-from holdfast.sandbox import keeper
+from holdfast.sandbox import trees
 from holdfast.tools import background
 from holdfast.tools.background import MAX_RUNNING, Recent
 from holdfast.tools.process import PAGE_CHARS
@@ -43,7 +43,7 @@ async def until(bench: Bench, is_so: Callable[[str], bool], id_: str = "t1.c1") 
 
 
 def living(*ids: str) -> set[int]:
-    return keeper.members([f"{SESSION}:{each}" for each in ids or ("t1.c1",)])
+    return trees.members([f"{SESSION}:{each}" for each in ids or ("t1.c1",)])
 
 
 @pytest.mark.requirement("C8", "B2")

@@ -20,7 +20,7 @@ from holdfast.errors import Lapsed, UsageError
 from holdfast.policy.protected import Own
 from holdfast.protocol.ports import Tool
 from holdfast.protocol.tools import FileChange, Files, Refused
-from holdfast.sandbox import keeper
+from holdfast.sandbox import trees
 from holdfast.tools import dispatcher
 from holdfast.tools import function as function_module
 from holdfast.tools.builtin import make_tools
@@ -445,7 +445,7 @@ async def test_an_isolated_function_is_killed_at_its_timeout_and_its_death_is_to
     bench = bench_of(isolated_tools.hangs, isolated_tools.breaks)
     ended = await bench.tools.run("hangs", "{}", bench.context(timeout_s=0.8))
     assert ended.status == "timeout"
-    assert keeper.members({KEY}) == set()
+    assert trees.members({KEY}) == set()
     raised = await bench.call("breaks", how="raises")
     assert (raised.status, raised.text.split(".")[0]) == ("error", "breaks failed with ValueError")
     assert "Traceback" in raised.detail

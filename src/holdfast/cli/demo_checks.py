@@ -15,7 +15,7 @@ from holdfast.cli import demo_story
 from holdfast.protocol import events as e
 from holdfast.protocol.codec import StoredRecord
 from holdfast.protocol.counts import counted
-from holdfast.sandbox.keeper import VARIABLE
+from holdfast.sandbox.trees import VARIABLE
 from holdfast.views.replay import replay
 from holdfast.views.stored import StoredSession
 from holdfast.views.story import Call, story

@@ -1,5 +1,4 @@
-"""Starts and ends process trees: the keeper and its guards, which run as a program, and a way to end a tree from
-outside.
+"""Starts and ends process trees: the keeper and its guards, which run as a program. `trees` ends a tree from outside.
 
     python -I -S keeper.py DRIVER_PID     its standard input is a socket from the driver
 
@@ -13,9 +12,7 @@ which adopts orphans too and ends them.
 A tree is stopped before it is killed, and no process is asked to end by itself: a shell that sees its child end
 would begin its next command, although the model reads that the command was ended.
 
-The next driver of a session knows only the keys of its calls. `end_trees` ends from outside what has a key in its
-environment, and everything below a guard, which has the key in its name. Where the kernel does not allow adoption
-(macOS) and has no /proc, only process groups are known.
+Where the kernel does not allow adoption (macOS) and has no /proc, only process groups are known.
 
 It uses little of the standard library and nothing else, so that it starts in milliseconds.
 """
@@ -40,16 +37,11 @@ from collections.abc import Callable, Collection, Iterable
 from stat import S_ISLNK
 from typing import Any, NamedTuple, NoReturn
 
-VARIABLE = "HOLDFAST_CALL"
-"""The environment variable that names the call of a process."""
 MAX_FDS = 64
 """The most open files of one call."""
-_END_S = 0.9
 _POLL_S = 0.01
 _STOPS = 100
 """How often to look for what forked before it was stopped."""
-_LOOKS = 4
-"""How often no process must be found, while one could not be identified."""
 _KERNEL_THREAD = 0x00200000
 _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 15, 36
 _UPTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -61,65 +53,10 @@ _BLANK_MODE = 0o100444
 _DEAF_TO = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that end neither a keeper nor a guard: they exit when their work is done."""
 
-# --- from outside -------------------------------------------------------------------------------
+# --- all processes ------------------------------------------------------------------------------
 
 
-def end_trees(keys: Collection[str]) -> None:
-    """End every process of these calls. Return when they are gone, or after about a second."""
-    until = time.monotonic() + _END_S
-    while _lives(keys):
-        # Repeat, because something may have escaped. Guards come last: while a guard lives, no orphan escapes.
-        if not _kill(lambda: _look(keys).members):
-            _signal(_look(keys).guards, signal.SIGKILL)
-        # Not before the first kill: on a busy machine a look alone may take longer than that.
-        if time.monotonic() >= until:
-            return
-        time.sleep(_POLL_S)
-
-
-def members(keys: Collection[str]) -> set[int]:
-    """Return the pids of all living processes of the calls, without their guards and this process."""
-    return set(_look(keys).members)
-
-
-def guard_name(key: str) -> str:
-    """Return the name of a call's guard, as `ps -o comm` shows it."""
-    import hashlib  # only here: it would slow down every keeper's start
-
-    return f"hf-{hashlib.sha256(key.encode(errors='replace')).hexdigest()[:12]}"
-
-
-class _Seen(NamedTuple):
-    """The result of a look at all processes."""
-
-    members: list[int]
-    """Each after its parent."""
-    guards: set[int]
-    is_unsure: bool
-    """Some process could not be identified: one that is just starting another program has no environment."""
-
-
-def _look(keys: Collection[str]) -> _Seen:
-    needles = {f"{VARIABLE}={key}".encode() for key in keys}
-    names = {guard_name(key).encode() for key in keys}
-    stats = dict(_processes())
-    stats.pop(os.getpid(), None)
-    found: set[int] = set()
-    guards: set[int] = set()
-    is_unsure = False
-    for pid, stat in stats.items():
-        if stat.name in names:
-            guards.add(pid)
-        elif not stat.is_kernel:
-            environment = _environment(pid)
-            is_unsure = is_unsure or environment == {b""}
-            if not needles.isdisjoint(environment):
-                found.add(pid)
-    members = [pid for pid in _with_descendants(stats, found | guards) if pid not in guards]
-    return _Seen(members, guards, is_unsure)
-
-
-def _with_descendants(stats: dict[int, _Stat], roots: Collection[int]) -> list[int]:
+def with_descendants(stats: dict[int, _Stat], roots: Collection[int]) -> list[int]:
     """Return these processes, if they live, and all their descendants, each after its parent."""
     children: dict[int, list[int]] = {}
     for pid, stat in stats.items():
@@ -132,17 +69,6 @@ def _with_descendants(stats: dict[int, _Stat], roots: Collection[int]) -> list[i
     return list(found)
 
 
-def _lives(keys: Collection[str]) -> bool:
-    for _ in range(_LOOKS):
-        seen = _look(keys)
-        if seen.members or seen.guards:
-            return True
-        if not seen.is_unsure:
-            return False
-        time.sleep(_POLL_S)
-    return False
-
-
 class _Stat(NamedTuple):
     """What the kernel says about a process."""
 
@@ -151,7 +77,7 @@ class _Stat(NamedTuple):
     is_kernel: bool
 
 
-def _processes() -> Iterable[tuple[int, _Stat]]:
+def living() -> Iterable[tuple[int, _Stat]]:
     """Yield all living processes; none without /proc."""
     with contextlib.suppress(OSError):
         for entry in os.listdir("/proc"):
@@ -172,14 +98,7 @@ def _stat(pid: int) -> _Stat | None:
     return _Stat(head.partition(b"(")[2], int(fields[1]), bool(int(fields[6]) & _KERNEL_THREAD))
 
 
-def _environment(pid: int) -> set[bytes]:
-    """Return its variables as NAME=VALUE; nothing if it is gone or another user's."""
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
-        return set(file.read().split(b"\0"))
-    return set()
-
-
-def _kill(look: Callable[[], list[int]]) -> bool:
+def kill(look: Callable[[], list[int]]) -> bool:
     """Stop these processes and what they forked meanwhile, then kill them. Return whether there were any.
 
     `look` returns them, each after its parent. A process forks nothing more once the signal is sent, so all are
@@ -192,14 +111,14 @@ def _kill(look: Callable[[], list[int]]) -> bool:
         fresh = [pid for pid in seen if pid not in stopped]
         if not fresh:
             break
-        _signal(fresh, signal.SIGSTOP)
+        send(fresh, signal.SIGSTOP)
         stopped.update(fresh)
     # Children first: the kernel may wake a stopped group when the parent of one of its members ends.
-    _signal(reversed(seen), signal.SIGKILL)
+    send(reversed(seen), signal.SIGKILL)
     return bool(seen)
 
 
-def _signal(pids: Iterable[int], number: signal.Signals) -> None:
+def send(pids: Iterable[int], number: signal.Signals) -> None:
     for pid in pids:
         with contextlib.suppress(OSError):
             os.kill(pid, number)
@@ -265,11 +184,11 @@ def _kill_strays(guards: Collection[int]) -> bool:
     """Kill what a killed guard left to this process. Return whether there was anything."""
 
     def strays() -> list[int]:
-        stats = dict(_processes())
+        stats = dict(living())
         mine = {pid for pid, stat in stats.items() if stat.parent == os.getpid()}
-        return _with_descendants(stats, mine.difference(guards))
+        return with_descendants(stats, mine.difference(guards))
 
-    return _kill(strays)
+    return kill(strays)
 
 
 # --- a guard ------------------------------------------------------------------------------------
@@ -531,7 +450,7 @@ def _end_all(root: int, wakes: int, is_left: Callable[[], bool]) -> None:
 def _kill_tree(root: int) -> None:
     """Kill everything below this process; without /proc, the group of the first process."""
     if _stat(os.getpid()):
-        _kill(lambda: _with_descendants(dict(_processes()), {os.getpid()})[1:])
+        kill(lambda: with_descendants(dict(living()), {os.getpid()})[1:])
         return
     with contextlib.suppress(OSError):
         os.killpg(root, signal.SIGSTOP)

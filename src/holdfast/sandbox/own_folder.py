@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Collection
 from contextlib import suppress
 
-from holdfast.sandbox.keeper import guard_name
+from holdfast.sandbox.trees import guard_name
 
 _PREFIX = "holdfast-"
 

@@ -30,7 +30,7 @@ from holdfast.errors import Lapsed, SandboxUnavailable
 from holdfast.protocol.counts import counted
 from holdfast.protocol.fence import FLOOD_BYTES, NO_INPUT, WITH_OUTPUT, Launch, Sandbox, Undone
 from holdfast.protocol.traffic import NO_REQUESTS, Requests
-from holdfast.sandbox import keeper, own_folder
+from holdfast.sandbox import keeper, own_folder, trees
 from holdfast.sandbox.proxy import Proxy, Way
 
 _NO_SANDBOX = "This session runs its commands in a sandbox, and this process has none."
@@ -167,7 +167,7 @@ class Processes:
     async def end(self, keys: Collection[str]) -> None:
         """End every process of the calls with these keys, no matter which driver started it."""
         if keys:
-            await asyncio.to_thread(keeper.end_trees, frozenset(keys))
+            await asyncio.to_thread(trees.end_trees, frozenset(keys))
             await asyncio.to_thread(own_folder.remove_left, keys)
 
     async def aclose(self) -> None:
@@ -259,10 +259,10 @@ class _Tree:
             raise
         request = {
             "until_ms": until_ms,
-            "name": keeper.guard_name(launch.key),
+            "name": trees.guard_name(launch.key),
             "argv": launch.argv,
             "cwd": launch.cwd,
-            "env": {**launch.env, keeper.VARIABLE: launch.key},
+            "env": {**launch.env, trees.VARIABLE: launch.key},
             "has_stdin": launch.stdin_fd != NO_INPUT,
             "has_stderr": launch.stderr_fd != WITH_OUTPUT,
             "pass_fds": launch.pass_fds,
@@ -304,7 +304,7 @@ class _Tree:
             self._writer.write_eof()
         await asyncio.wait((self._gone,), timeout=_PATIENCE_S)
         if not self._word:  # the guard was killed or frozen
-            await asyncio.to_thread(keeper.end_trees, (self._key,))
+            await asyncio.to_thread(trees.end_trees, (self._key,))
             await asyncio.wait((self._gone,), timeout=_PATIENCE_S)
         self._gone.cancel()
         self._writer.transport.abort()
