@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import signal
 import socket
 import subprocess
 import sys
@@ -390,3 +391,50 @@ async def test_a_program_is_found_behind_folders_of_the_path_that_cannot_be_read
     assert ended.output == f"found\nbin:{scene.workspace}/bin:/usr/bin:/bin\n"
     alone = replace(launch, env=launch.env | {"PATH": str(scene.outside)})
     assert (await processes.run(alone, lambda _: None)).output == f"Linux\n{os.defpath}\n"
+
+
+DRIVER = """
+import asyncio, os, sys
+from holdfast.protocol.fence import Fence, Launch
+from holdfast.sandbox import landlock
+from holdfast.sandbox.process import Processes
+
+async def main():
+    folder, key = sys.argv[1:]
+    argv, environ = ("/bin/bash", "-c", "env -i setsid sleep 1000 & echo up; wait"), {"PATH": "/usr/bin:/bin"}
+    fence = Fence(writable=(folder,))
+    launch = Launch(argv, folder, key, environ, 60, 60, lambda: sys.maxsize, fence=fence)
+    await Processes(landlock.make()).run(launch, lambda text: print(text, flush=True))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.requirement("L2", "H1")
+def test_what_has_no_variables_is_found_when_driver_keeper_and_guard_were_killed(tmp_path: Path) -> None:
+    key = f"{KEY}-killed"
+    words = [sys.executable, "-c", DRIVER, str(tmp_path), key]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as driver:
+        assert driver.stdout is not None
+        assert driver.stdout.readline() == "up\n"
+        (child,) = Path(f"/proc/{driver.pid}/task/{driver.pid}/children").read_text().split()
+        guards = Path(f"/proc/{child}/task/{child}/children").read_text().split()
+        for pid in map(int, [*guards, child]):
+            os.kill(pid, signal.SIGKILL)
+        driver.kill()
+    assert trees.members([key])
+    trees.end_trees([key])
+    assert not trees.members([key])
+    own_folder.remove_left([key])
+
+
+async def test_a_program_keeps_the_tag_of_its_call(processes: Processes, scene: Scene) -> None:
+    lower = (
+        "import resource\nfor most in (1, resource.RLIM_INFINITY):\n"
+        "    try: resource.setrlimit(10, (most, most))\n    except ValueError: print('refused')\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))\nprint(resource.getrlimit(10))\n"
+    )
+    (scene.workspace / "lower.py").write_text(lower)
+    ended = await ran(processes, scene, f"{sys.executable} lower.py; ulimit -x")
+    tag = trees.tag(KEY)
+    assert ended.output.splitlines() == ["refused", "refused", str((tag, tag)), str(tag)]

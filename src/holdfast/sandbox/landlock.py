@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from holdfast.policy.paths import is_inside
 from holdfast.protocol.fence import Backend, Fence, Finding, Launch
-from holdfast.sandbox import proxy, proxy_tls, seccomp
+from holdfast.sandbox import proxy, proxy_tls, seccomp, trees
 from holdfast.sandbox.own_folder import new_name
 from holdfast.sandbox.probing import attempt
 from holdfast.sandbox.system import SYSTEM, limits, secrets_of_system
@@ -123,6 +123,7 @@ class Landlock:
             *((b"handled", rights, b"") for rights in self._handled),
             (b"capset", seccomp.capset(), b""),
             (b"filter", self._filters[has_way].hex(), b""),
+            (b"tag", seccomp.TAG_LIMIT, trees.tag(launch.key)),
             *([(b"way", launch.way_fd, seccomp.installation())] if launch.way_fd is not None else ()),
             *((b"opened", fd, rights[path]) for fd, path in opened.items()),
             *((b"path", *rule) for rule in (*self._system, *self._of_shared_memory(), (own, self._all))),

@@ -79,7 +79,8 @@ def _become(words: list[str]) -> str:
 
 def _fence_in(rules: dict[bytes, list[tuple[bytes, bytes]]]) -> None:
     """Take away all rights that are `handled`, but those to `opened` (descriptor, rights) and `path` (path, rights).
-    Then refuse system calls by the `filter` (hexadecimal); `capset` is the number of one. What the filter asks about
+    Then refuse system calls by the `filter` (hexadecimal); `capset` is the number of one, and `tag` a limit by which
+    all that this process starts is known. What the filter asks about
     goes out through a `way` (descriptor, number of the call that installs such a filter).
     """
     ways = [_way(int(fd), int(number)) for fd, number in rules.get(b"way", ())]
@@ -87,6 +88,7 @@ def _fence_in(rules: dict[bytes, list[tuple[bytes, bytes]]]) -> None:
     libc.syscall.argtypes = [ctypes.c_long] * 5
     libc.syscall.restype = ctypes.c_long
     libc.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
+    libc.setrlimit.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
 
     def ask(call: Any, *arguments: int) -> int:
         """Ask the kernel for something that must not fail."""
@@ -104,6 +106,9 @@ def _fence_in(rules: dict[bytes, list[tuple[bytes, bytes]]]) -> None:
         told = _pair(allowed, fd)
         ask(libc.syscall, _ADD, ruleset, _RULE_PATH, ctypes.addressof(told))
         os.close(fd)
+    for limit, tag in rules[b"tag"]:
+        both = _pair(int(tag), int(tag))
+        ask(libc.setrlimit, int(limit), ctypes.addressof(both))
     ask(libc.prctl, _NO_NEW_PRIVS, 1)
     _leave_capabilities(libc, ask, int(rules[b"capset"][0][0]))
     ask(libc.syscall, _RESTRICT, ruleset)
@@ -160,7 +165,7 @@ def _open(rules: dict[bytes, list[tuple[bytes, bytes]]]) -> list[tuple[int, int]
 
 
 def _pair(rights: int, number: int) -> Any:
-    """Return two numbers as the kernel reads them: a rule of a path, or a program of a filter."""
+    """Return two numbers as the kernel reads them: a rule of a path, a program of a filter, or a limit."""
     return ctypes.create_string_buffer(
         rights.to_bytes(8, sys.byteorder) + number.to_bytes(8, sys.byteorder), 16
     )

@@ -43,6 +43,8 @@ _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 """Put characters into the input of a terminal."""
 _SET_FLAGS = (0x40086602, 0x40046602, 0x401C5820)
 """FS_IOC_SETFLAGS, FS_IOC32_SETFLAGS, FS_IOC_FSSETXATTR: change a file that is open for reading only."""
+TAG_LIMIT = 10
+"""RLIMIT_LOCKS, which Linux has not used since 2.4. All processes of a call have its tag there, and keep it."""
 _AS_IT_IS = 0xFFFFFFFF
 """-1 as an owner."""
 _X32 = 0x40000000
@@ -83,6 +85,8 @@ class _Machine(msgspec.Struct, frozen=True):
     """Calls that send, and which of their arguments has the flags."""
     of_others: Mapping[int, int]
     """Calls about a process, and which of their arguments says which one; 0 is the caller."""
+    prlimit: int
+    setrlimit: int
     first_foreign: int = 0
     """Numbers from here on belong to another ABI; 0: all belong to this one."""
 
@@ -110,8 +114,8 @@ _MACHINES: Mapping[str, _Machine] = MappingProxyType(
             attributes=(188, 189, 190, 197, 198, 199),  # *setxattr, *removexattr
             chown={92: 1, 93: 1, 94: 1, 260: 2},  # chown, fchown, lchown, fchownat
             with_flags={44: 3, 46: 2, 307: 3},  # sendto, sendmsg, sendmmsg
-            # prlimit64, setpriority, sched_setparam, _setscheduler, _setaffinity, _setattr, ioprio_set
-            of_others={302: 0, 141: 1, 142: 0, 144: 0, 203: 0, 314: 0, 251: 1},
+            # setpriority, sched_setparam, _setscheduler, _setaffinity, _setattr, ioprio_set
+            of_others={141: 1, 142: 0, 144: 0, 203: 0, 314: 0, 251: 1}, prlimit=302, setrlimit=160,
         ),
         "aarch64": _Machine(
             0xC00000B7,
@@ -134,7 +138,7 @@ _MACHINES: Mapping[str, _Machine] = MappingProxyType(
             attributes=(5, 6, 7, 14, 15, 16),
             chown={55: 1, 54: 2},
             with_flags={206: 3, 211: 2, 269: 3},
-            of_others={261: 0, 140: 1, 118: 0, 119: 0, 122: 0, 274: 0, 30: 1},
+            of_others={140: 1, 118: 0, 119: 0, 122: 0, 274: 0, 30: 1}, prlimit=261, setrlimit=164,
         ),
     }
 )  # fmt: skip
@@ -217,6 +221,11 @@ def shared_program(machine: str = "", *, has_network: bool) -> bytes:
     for number, place in own.with_flags.items():
         flags = [*_argument(place), *_if(_HAS_ANY, _MSG_FASTOPEN, _REFUSE), *_return(_ALLOW)]
         lines += _guarded(number, flags)
+    lines += _guarded(own.prlimit, [
+        *_argument(0), *_unless(_EQUAL, 0, _REFUSE), *_argument(1), *_unless(_EQUAL, TAG_LIMIT, _ALLOW),
+        *_argument(2), *_unless(_EQUAL, 0, _REFUSE), *_upper(2), *_unless(_EQUAL, 0, _REFUSE), *_return(_ALLOW),
+    ])  # fmt: skip
+    lines += _guarded(own.setrlimit, [*_argument(0), *_if(_EQUAL, TAG_LIMIT, _REFUSE), *_return(_ALLOW)])
     for number, place in own.of_others.items():
         lines += _guarded(number, [*_argument(place), *_unless(_EQUAL, 0, _REFUSE), *_return(_ALLOW)])
     return b"".join([*lines, *_ioctls(own, _SET_FLAGS), *_return(_ALLOW)])
@@ -249,6 +258,11 @@ def _load(place: int) -> list[bytes]:
 def _argument(number: int) -> list[bytes]:
     """Load the lower half of an argument. Those that are examined are ints, so the kernel uses no more of them."""
     return _load(_ARGUMENTS + 8 * number)
+
+
+def _upper(number: int) -> list[bytes]:
+    """Load the upper half of an argument that is a pointer."""
+    return _load(_ARGUMENTS + 8 * number + 4)
 
 
 def _return(verdict: int) -> list[bytes]:

@@ -1,7 +1,8 @@
 """Finds and ends the process trees of calls from outside, also of calls that another driver began.
 
 The next driver of a session knows only the keys of its calls. Each process of a call has the key in its environment,
-and its guard (see `keeper`) has it in its name. Without /proc, nothing is found.
+and its guard (see `keeper`) has it in its name. Under landlock, each also has a tag that it cannot shed. Without
+/proc, nothing is found.
 """
 
 # The keeper reads what the kernel says in the same way.
@@ -47,7 +48,12 @@ def members(keys: Collection[str]) -> set[int]:
 
 def guard_name(key: str) -> str:
     """Return the name of a call's guard, as `ps -o comm` shows it."""
-    return f"hf-{sha256(key.encode(errors='replace')).hexdigest()[:12]}"
+    return f"hf-{tag(key):012x}"
+
+
+def tag(key: str) -> int:
+    """Return the number by which the processes of a call are known that have no variables left (`landlock`)."""
+    return int(sha256(key.encode(errors="replace")).hexdigest()[:12], 16)
 
 
 class _Seen(NamedTuple):
@@ -62,7 +68,7 @@ class _Seen(NamedTuple):
 
 def _look(keys: Collection[str]) -> _Seen:
     needles = {f"{VARIABLE}={key}".encode() for key in keys}
-    names = {guard_name(key).encode() for key in keys}
+    names, tags = {guard_name(key).encode() for key in keys}, {b"%d" % tag(key) for key in keys}
     stats = dict(living())
     stats.pop(os.getpid(), None)
     found: set[int] = set()
@@ -74,7 +80,7 @@ def _look(keys: Collection[str]) -> _Seen:
         elif not stat.is_kernel:
             environment = _environment(pid)
             is_unsure = is_unsure or environment == {b""}
-            if not needles.isdisjoint(environment):
+            if not needles.isdisjoint(environment) or _tag_of(pid) in tags:
                 found.add(pid)
     members = [pid for pid in with_descendants(stats, found | guards) if pid not in guards]
     return _Seen(members, guards, is_unsure)
@@ -89,6 +95,12 @@ def _lives(keys: Collection[str]) -> bool:
             return False
         time.sleep(_POLL_S)
     return False
+
+
+def _tag_of(pid: int) -> bytes:
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/limits", "rb") as file:
+        return file.read().partition(b"Max file locks")[2].split(None, 1)[0]
+    return b""
 
 
 def _environment(pid: int) -> set[bytes]:
