@@ -450,6 +450,7 @@ class Attacked:
     scene: Scene
     backend: Backend
     processes: Processes
+    hosts: tuple[str, ...] = ()
 
     async def command(self, argv: Sequence[str], **limits: int) -> Ended:
         """Run a command as the tool `shell` would."""
@@ -461,7 +462,7 @@ class Attacked:
         plain = Launch(tuple(argv), workspace, key, environ, LIMIT_S, LIMIT_S, never_over)
         launch = await fences.around(plain, workspace, walls, readable=(*interpreter(), attack.__file__))
         if launch.fence is not None:
-            launch = replace(launch, fence=replace(launch.fence, **limits))
+            launch = replace(launch, fence=replace(launch.fence, hosts=self.hosts, **limits))
         return await self.processes.run(launch, lambda _: None)
 
     async def attack(self, *steps: str, **limits: int) -> tuple[list[dict[str, Any]], Ended]:
@@ -488,8 +489,13 @@ class Attacked:
         return verdict, ended.output
 
 
-async def attacked(backend: Backend, folder: Path, steps: Collection[str] = attack.STEPS.keys()) -> Report:
-    """Attack a backend with these steps, and judge."""
+async def attacked(
+    backend: Backend,
+    folder: Path,
+    steps: Collection[str] = attack.STEPS.keys(),
+    hosts: tuple[str, ...] = (),
+) -> Report:
+    """Attack a backend with these steps, in a call that may reach these hosts, and judge."""
     report = Report()
     made = BACKENDS[backend]()
     found = await made.probe() if made is not None and not isinstance(made, Finding) else made
@@ -498,7 +504,7 @@ async def attacked(backend: Backend, folder: Path, steps: Collection[str] = atta
         return report
     assert not isinstance(made, Finding)
     scene, processes = Scene(folder), Processes(made)
-    inside = Attacked(scene, backend, processes)
+    inside = Attacked(scene, backend, processes, hosts)
     try:
         judge = Judge(scene)
         together, alone = _groups(steps)

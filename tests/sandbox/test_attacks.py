@@ -63,10 +63,22 @@ async def test_write_outside_sandbox_blocked(backend: Backend, folder: Path) -> 
         assert found <= can_touch & EXPECTED[backend].open.keys()
 
 
+@pytest.mark.requirement("L2", "C12", "H4")
+async def test_a_way_to_the_proxy_lets_nothing_else_out(backend: Backend, folder: Path) -> None:
+    steps = [*attack.network()]
+    report = await attacked(backend, folder, steps, ("a.example",))
+    assert report.verdicts.keys() == set(steps)
+    assert not wrong(backend, report.verdicts, report.said)
+    assert not report.strange
+
+
 @pytest.mark.long
 @pytest.mark.requirement("L2", "L12", "L11", "C8", "C12", "C13")
-async def test_all_of_the_attack_comes_out_as_expected(backend: Backend, folder: Path) -> None:
-    report = await attacked(backend, folder)
+@pytest.mark.parametrize("hosts", [(), ("a.example",)], ids=["no hosts", "hosts"])
+async def test_all_of_the_attack_comes_out_as_expected(
+    backend: Backend, folder: Path, hosts: tuple[str, ...]
+) -> None:
+    report = await attacked(backend, folder, hosts=hosts)
     assert report.fault == ""
     assert report.verdicts.keys() == attack.STEPS.keys()
     assert not wrong(backend, report.verdicts, report.said)
