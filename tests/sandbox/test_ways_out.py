@@ -368,7 +368,7 @@ async def test_a_call_that_is_cancelled_closes_its_way(
 CROWD = """
 import socket, sys
 held = []
-for number in range(3_000):
+for number in range(int(sys.argv[1])):
     one = socket.socket()
     one.setblocking(False)
     one.connect_ex(("127.0.0.1", 3128))
@@ -378,19 +378,20 @@ print(len(held))
 
 
 @pytest.mark.long
-async def test_fifty_calls_at_once_reach_their_servers_beside_one_that_opens_thousands_of_connections(
-    processes: Processes, server: WebServer, tmp_path: Path
+async def test_fifty_calls_at_once_reach_their_servers_beside_one_that_opens_too_many_connections(
+    processes: Processes, sandbox: Sandbox, server: WebServer, tmp_path: Path
 ) -> None:
     listed = f"127.0.0.1:{server.port}"
+    # Under landlock, a program waits until the proxy has a place for its connection.
+    number = 3_000 if sandbox.backend == "bubblewrap" else 300
     (tmp_path / "crowd.py").write_text(CROWD)
-    crowd = asyncio.create_task(
-        ran(processes, tmp_path, f"/usr/bin/env python3 crowd.py; curl -sS {server.url('/')}", listed)
-    )
+    command = f"/usr/bin/env python3 crowd.py {number}; curl -sS {server.url('/')}"
+    crowd = asyncio.create_task(ran(processes, tmp_path, command, listed))
     ended = await asyncio.gather(
         *(ran(processes, tmp_path, f"curl -sS {server.url('/')}", listed) for _ in range(50))
     )
     assert [each.output for each in ended] == ["hello"] * 50
-    assert (await crowd).output == "3000\nhello"
+    assert (await crowd).output == f"{number}\nhello"
 
 
 @pytest.mark.long
