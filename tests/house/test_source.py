@@ -46,7 +46,7 @@ BOUNDED = {
     "storage/writer.py:SimpleQueue": "filled up to `capacity`; then senders wait",
     "storage/writer.py:deque": "senders that wait, each in a task of its own",
     "tools/background.py:deque": "cut to `KEPT_CHARS` with each piece",
-    "tools/fencing.py:deque": "the folders of one workspace, whose names are counted",
+    "tools/folders.py:deque": "the folders of one workspace, whose names are counted",
     "tools/pool.py:deque": "the sessions with calls that wait, while places are given away",
     "tools/repository.py:sweep": "one folder of the machine",
 }

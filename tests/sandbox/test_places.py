@@ -20,6 +20,7 @@ from holdfast.sandbox.process import Ended, Processes, clean_environment
 from holdfast.testing.clock import never_over
 from holdfast.tools.fencing import Fences
 from holdfast.tools.own import OwnPlaces
+from tests.tools.ordinary import as_an_ordinary_user
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
 
@@ -75,15 +76,46 @@ def names(folder: Path) -> set[str]:
 
 @pytest.mark.requirement("L2")
 @pytest.mark.parametrize("gone", [".env", "conf/id_rsa", "conf", ".ssh", ".git/config", ".git"])
-async def test_what_vanishes_after_the_fence_was_built_is_not_made_by_the_sandbox(
+async def test_where_something_vanishes_after_the_fence_was_built_nothing_runs_and_nothing_is_made(
     backends: Callable[..., Processes], workspace: Path, gone: str
 ) -> None:
+    """It may come back before the program begins, and would be open to it."""
+
     def vanish() -> None:
         shutil.rmtree(workspace / gone) if (workspace / gone).is_dir() else (workspace / gone).unlink()
 
-    ended = await ran(backends(workspace.parent, ":"), launched(workspace, "cat .env; echo ran", vanish))
-    assert "ran" in ended.output
-    assert not [name for name in names(workspace) if name.startswith(gone)]
+    with pytest.raises(SandboxUnavailable, match="moved, removed, or closed"):
+        await ran(backends(workspace.parent, ":"), launched(workspace, "touch made", vanish))
+    assert not [name for name in names(workspace) if name.startswith((gone, "made"))]
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize("closed", ["conf", ".git"])
+def test_where_a_folder_is_closed_after_the_fence_was_built_nothing_runs(
+    workspace: Path, closed: str
+) -> None:
+    """A program in the background may open it again before the program begins."""
+    launch = launched(workspace, "true")
+    assert launch.fence is not None
+    with as_an_ordinary_user(workspace.parent):
+        (workspace / closed).chmod(0)
+        with pytest.raises(SandboxUnavailable, match="moved, removed, or closed"):
+            Bubblewrap("bwrap").launch(launch, launch.fence)
+        (workspace / closed).chmod(0o755)
+
+
+@pytest.mark.requirement("L2")
+def test_what_is_masked_protected_or_only_shown_must_be_mounted_so_that_nobody_can_write(
+    workspace: Path,
+) -> None:
+    launch = launched(workspace, "true")
+    assert launch.fence is not None
+    held = Bubblewrap("bwrap").launch(launch, replace(launch.fence, readable=("/srv",))).held
+    assert held is not None
+    closed = {f"{workspace}/{name}" for name in (".env", ".ssh", "conf/id_rsa", ".git/config")} | {"/srv"}
+    assert {place for place, (must_be, _) in held.mounts.items() if must_be} == {
+        f"/newroot{path}" for path in closed
+    }
 
 
 @pytest.mark.requirement("L2")

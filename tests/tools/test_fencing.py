@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
+import stat
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +24,7 @@ from holdfast.protocol.trust import Mark, Taint
 from holdfast.sandbox.bubblewrap import Bubblewrap
 from holdfast.sandbox.process import Processes
 from holdfast.testing.clock import never_over
-from holdfast.tools import fencing
+from holdfast.tools import fencing, folders
 from holdfast.tools.background import Background
 from holdfast.tools.blocking import Refused
 from holdfast.tools.builtin import Rooms, built_in, make_tools
@@ -32,6 +34,7 @@ from holdfast.tools.own import OwnPlaces, own_places
 from holdfast.tools.page import Pages
 from holdfast.tools.shell import Shell
 from holdfast.tools.traces import Traces
+from tests.tools.ordinary import as_an_ordinary_user
 
 WALLS = Walls("bubblewrap")
 
@@ -128,7 +131,7 @@ def test_folders_that_did_not_change_are_not_read_again(
 ) -> None:
     touch(*(workspace / f"f{number % 100}" / f"{number}.py" for number in range(1000)))
     read = reads(monkeypatch)
-    monkeypatch.setattr(fencing, "_FRESH_MS", -1)  # as long after all these changes
+    monkeypatch.setattr(folders, "_FRESH_MS", -1)  # as long after all these changes
     fences.fence(str(workspace), WALLS)
     assert len(read) == 101
     read.clear()
@@ -158,7 +161,7 @@ def test_a_workspace_with_more_files_than_can_be_looked_at_is_refused(
     fences: Fences, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     touch(*(workspace / str(number) for number in range(20)))
-    monkeypatch.setattr(fencing, "MAX_ENTRIES", 19)
+    monkeypatch.setattr(folders, "MAX_ENTRIES", 19)
     with pytest.raises(Refused, match="more than 19 files"):
         fences.fence(str(workspace), WALLS)
 
@@ -207,7 +210,7 @@ def test_what_a_link_with_a_controlling_name_leads_to_is_protected_in_the_worksp
 def test_a_link_masks_where_it_leads_now(
     fences: Fences, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fencing, "_FRESH_MS", -1)  # as long after all these changes
+    monkeypatch.setattr(folders, "_FRESH_MS", -1)  # as long after all these changes
     touch(workspace / "deep" / "v1" / "settings", workspace / "deep" / "v2" / "settings")
     now = workspace / "deep" / "now"
     now.symlink_to("v1")
@@ -268,27 +271,27 @@ def test_a_workspace_with_a_folder_that_is_too_deep_to_be_read_is_refused(
 def test_folders_that_are_gone_are_not_remembered_for_ever(
     fences: Fences, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fencing, "_FRESH_MS", -1)
+    monkeypatch.setattr(folders, "_FRESH_MS", -1)
     for number in range(50):
         folder = workspace / str(number)
         touch(folder / "x")
         fences.fence(str(workspace), WALLS)
         (folder / "x").unlink()
         folder.rmdir()
-    assert sum(map(len, fences._known.values())) <= 10
+    assert sum(map(len, fences._folders._known.values())) <= 10
 
 
 def test_what_is_remembered_has_a_bound_and_is_not_forgotten_when_it_is_reached(
     fences: Fences, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fencing, "_FRESH_MS", -1)
-    monkeypatch.setattr(fencing, "_MOST_FOLDERS", 10)
-    monkeypatch.setattr(fencing, "_MOST_TOPS", 2)
+    monkeypatch.setattr(folders, "_FRESH_MS", -1)
+    monkeypatch.setattr(folders, "_MOST_FOLDERS", 10)
+    monkeypatch.setattr(folders, "_MOST_TOPS", 2)
     tops = [tmp_path / f"w{number}" for number in range(4)]
     touch(*(top / str(number) / "x" for top in tops for number in range(19)))
     for top in tops:
         fences.fence(str(top), WALLS)
-    assert [len(known) for known in fences._known.values()] == [10, 10]
+    assert [len(known) for known in fences._folders._known.values()] == [10, 10]
     read = reads(monkeypatch)
     fences.fence(str(tops[-1]), WALLS)
     assert len(read) == 10
@@ -296,27 +299,27 @@ def test_what_is_remembered_has_a_bound_and_is_not_forgotten_when_it_is_reached(
 
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     read: list[str] = []
-    real = fencing._read
-    monkeypatch.setattr(fencing, "_read", lambda path, changed: read.append(path) or real(path, changed))
+    real = folders._read
+    monkeypatch.setattr(folders, "_read", lambda path, *more: read.append(path) or real(path, *more))
     return read
 
 
 def test_a_look_takes_each_folder_once_from_a_queue(
     fences: Fences, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Counted(deque[str]):
+    class Counted(deque[tuple[str, int | None]]):
         taken = 0
 
-        def popleft(self) -> str:
+        def popleft(self) -> tuple[str, int | None]:
             Counted.taken += 1
             return super().popleft()
 
     touch(*(workspace / f"f{number}" / "x" for number in range(50)))
     monkeypatch.setattr(
-        fencing, "deque", Counted
+        folders, "deque", Counted
     )  # from the begin of a list, it would take the square of the time
     fences.fence(str(workspace), WALLS)
-    fences._look((str(workspace),), 0, is_partial=True)
+    fences._look((str(workspace),), 0, closed=())
     assert Counted.taken == 2 * 51
 
 
@@ -326,8 +329,8 @@ async def test_a_command_looks_at_each_folder_once_before_it_starts_and_once_aft
     touch(*(workspace / f"f{number}" / "x" for number in range(20)))
     fences = Fences(OwnPlaces(), str(tmp_path / "home"), "bubblewrap")
     looked: list[str] = []
-    real = fencing._looked_at
-    monkeypatch.setattr(fencing, "_looked_at", lambda path, known: looked.append(path) or real(path, known))
+    real = folders._looked_at
+    monkeypatch.setattr(folders, "_looked_at", lambda path, *more: looked.append(path) or real(path, *more))
     launch = await fences.around(LAUNCH, str(workspace), WALLS)
     assert len(looked) == 21
     assert launch.put_right is not None
@@ -337,28 +340,87 @@ async def test_a_command_looks_at_each_folder_once_before_it_starts_and_once_aft
 
 
 @pytest.mark.requirement("L2")
-async def test_a_folder_that_a_command_closes_is_put_aside_as_a_whole(
-    fences: Fences, tmp_path: Path, workspace: Path
+@pytest.mark.parametrize("mode", [0o311, 0o644, 0o000])
+async def test_a_folder_that_a_command_closes_is_opened_again_and_looked_into(
+    fences: Fences, tmp_path: Path, workspace: Path, mode: int
 ) -> None:
-    """Nobody can tell what is in it, and a shell runs what it finds there by its name."""
+    """A shell runs what it finds there by its name, whether or not anybody can list the folder."""
     touch(workspace / "old" / "x")
-    workspace.chmod(0o777)
-    for each in (workspace / "old", *tmp_path.parents, tmp_path):
-        if each.stat().st_uid == os.getuid() and each != Path("/"):
-            each.chmod(each.stat().st_mode | 0o011)
-    (workspace / "old").chmod(0o311)
-    user = os.geteuid()
-    os.seteuid(user or 54_321)  # nothing keeps root from listing a folder
-    try:
+    with as_an_ordinary_user(tmp_path):
+        (workspace / "old").chmod(mode)
         launch = await fences.around(LAUNCH, str(workspace), WALLS)
         launch.check()
-        touch(workspace / "new" / ".envrc")
-        (workspace / "new").chmod(0o311)
+        touch(workspace / "new" / "deep" / ".envrc")
+        (workspace / "new" / "deep").chmod(mode)
+        (workspace / "new").chmod(mode)
         assert launch.put_right is not None
-        assert within(workspace, launch.put_right().changed) == ["new"]
-    finally:
-        os.seteuid(user)
-    assert sorted(path.name for path in workspace.iterdir()) == ["new.put-aside", "old"]
+        assert within(workspace, launch.put_right().changed) == ["new", "new/deep", "new/deep/.envrc"]
+        assert stat.S_IMODE((workspace / "new").stat().st_mode) == mode | 0o700
+        assert stat.S_IMODE((workspace / "old").stat().st_mode) == mode
+        assert [path.name for path in (workspace / "new" / "deep").iterdir()] == [".envrc.put-aside"]
+
+
+@pytest.mark.requirement("L2", "S14")
+@pytest.mark.parametrize("backend", ["bubblewrap", "landlock"])
+@pytest.mark.parametrize("closed", [".git", ".git/objects", "sub", "more/.git", ".hg"])
+async def test_closing_a_folder_takes_no_protection_from_what_is_in_it(
+    backend: Backend, tmp_path: Path, workspace: Path, closed: str
+) -> None:
+    """What nobody can look at is not gone."""
+    parts = (".git/config", ".git/objects/info/x", "sub/.envrc", "more/.git/config", ".hg/hgrc")
+    touch(*(workspace / part for part in parts))
+    fences = Fences(OwnPlaces(), str(tmp_path / "home"), backend)
+    walls = Walls(backend, (), (f"{workspace}/more",))
+    with as_an_ordinary_user(tmp_path):
+        launch = await fences.around(LAUNCH, str(workspace), walls)
+        assert launch.fence is not None
+        protected = launch.fence.protected
+        launch.check()
+        (workspace / closed).chmod(0)
+        shut = fences.fence(str(workspace), walls)  # of another command that begins now
+        assert f"{workspace}/{closed}" in (*shut.masked, *shut.protected)
+        assert launch.put_right is not None
+        assert f"{workspace}/{closed}" in launch.put_right().changed
+        assert fences.fence(str(workspace), walls).protected == protected
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize("closed", [".git", "more/.git"])
+async def test_what_comes_into_a_closed_git_folder_is_put_aside(
+    fences: Fences, tmp_path: Path, workspace: Path, closed: str
+) -> None:
+    touch(*(workspace / path / "config" for path in (".git", "more/.git")))
+    walls = replace(WALLS, write=(f"{workspace}/more",))
+    with as_an_ordinary_user(tmp_path):
+        launch = await fences.around(LAUNCH, str(workspace), walls)
+        launch.check()
+        touch(workspace / closed / "config.worktree")
+        (workspace / closed).chmod(0)
+        assert launch.put_right is not None
+        assert within(workspace, launch.put_right().changed) == [closed, f"{closed}/config.worktree"]
+        assert sorted(path.name for path in (workspace / closed).iterdir()) == [
+            "config", "config.worktree.put-aside"
+        ]  # fmt: skip
+
+
+@pytest.mark.requirement("L2")
+async def test_a_folder_that_was_closed_and_that_a_command_opened_for_a_while_is_put_aside_as_a_whole(
+    fences: Fences, tmp_path: Path, workspace: Path
+) -> None:
+    """Landlock cannot keep a command from opening it."""
+    touch(workspace / "shut" / "x", workspace / "other" / "x")
+    with as_an_ordinary_user(tmp_path):
+        for each in ("shut", "other"):
+            (workspace / each).chmod(0)
+        launch = await fences.around(LAUNCH, str(workspace), WALLS)
+        launch.check()
+        await asyncio.sleep(0.02)  # the clock of the file system is coarse
+        (workspace / "shut").chmod(0o755)
+        touch(workspace / "shut" / ".envrc")
+        (workspace / "shut").chmod(0)
+        assert launch.put_right is not None
+        assert within(workspace, launch.put_right().changed) == ["shut"]
+        assert sorted(path.name for path in workspace.iterdir()) == ["other", "shut.put-aside"]
 
 
 @pytest.mark.requirement("L2")
@@ -374,7 +436,9 @@ async def test_a_folder_with_a_path_that_is_too_long_does_not_keep_what_a_comman
         os.chdir("d" * 200)
     touch(workspace / ".envrc", workspace / "e" / ".vscode" / "tasks.json")
     assert launch.put_right is not None
-    assert within(workspace, launch.put_right().changed) == [".envrc", "e/.vscode"]
+    envrc, deep, vscode = within(workspace, launch.put_right().changed)
+    assert (envrc, vscode) == (".envrc", "e/.vscode")
+    assert deep.startswith("ddd")  # nobody can look into what is below it
 
 
 @pytest.mark.requirement("C8", "L2")

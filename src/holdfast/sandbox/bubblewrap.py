@@ -66,6 +66,10 @@ _SWAPPED = (
     "The command did not run: while its sandbox was made, a folder on the way to {path} became a link. It can be "
     "called again."
 )
+_MOVED = (
+    "The command did not run: while its sandbox was made, {path} was moved, removed, or closed to its owner. It can "
+    "be called again."
+)
 _NULL = "/dev/null"
 _NEW_ROOT = "/newroot"
 """Where `bwrap` mounts what it shows, until the program begins."""
@@ -222,19 +226,22 @@ def _with_interpreter(fence: Fence) -> Fence:
 
 
 def _as_it_is(fence: Fence) -> Fence:
-    """Return the fence without what is gone by now: `bwrap` would make an empty file in its place, or fail.
+    """Return the fence without what cannot be mounted: what is hidden anyway, and what may be read and is not there.
 
     Raises:
-        SandboxUnavailable: it has too many places, or a folder has become a link.
+        SandboxUnavailable: it has too many places, or a folder has become a link, or something that must be masked or
+            protected is not where it was. It may come back in the next moment, and would be open to the command.
     """
     if swapped := next((path for path in fence.masked if not _is_straight(path)), ""):
         raise SandboxUnavailable(_SWAPPED.format(path=swapped))
-    there = [path for path in fence.masked if os.access(path, os.F_OK)]
-    masked, writable = (_outside(there, each) for each in (there, fence.writable))
-    readable, protected = (
-        _outside(there, filter(os.path.lexists, each)) for each in (fence.readable, fence.protected)
+    masked, writable, protected = (
+        _outside(fence.masked, each) for each in (fence.masked, fence.writable, fence.protected)
     )
-    protected = tuple(path for path in protected if path not in masked)
+    readable = _outside(masked, filter(os.path.lexists, fence.readable))
+    hidden = {*masked}
+    protected = tuple(path for path in protected if path not in hidden)
+    if moved := next((path for path in (*masked, *protected) if not os.path.lexists(path)), ""):
+        raise SandboxUnavailable(_MOVED.format(path=moved))
     found = replace(fence, masked=masked, protected=protected, writable=writable, readable=readable)
     places = len(found.masked) + len(found.protected) + len(_pinned(found))
     if places > MAX_PLACES:
@@ -308,7 +315,7 @@ def _pinned(fence: Fence) -> Collection[str]:
 
 
 def _mask(path: str) -> tuple[str, ...]:
-    if Path(path).is_dir():
+    if os.path.isdir(path):  # noqa: PTH112 - that of a path raises where a folder above is closed
         # The first mount needs a folder that is there. The second alone would make one where it is gone.
         return ("--bind", path, path, "--perms", "0000", "--tmpfs", path, "--remount-ro", path)
     return ("--ro-bind", _NULL, path)

@@ -5,7 +5,7 @@ link. So the places are compared afterwards. Nothing is removed: a person may ha
 """
 
 # Pathlib cannot work relative to a descriptor, and makes an object for each name.
-# ruff: noqa: PTH101, PTH119, PTH123, PTH208, PTH115
+# ruff: noqa: PTH101, PTH115, PTH119, PTH120, PTH123, PTH208
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from holdfast.protocol.fence import Undone
 ASIDE = ".put-aside"
 _PASSED = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 """How a folder on the way is opened. Others may let the user pass it and not list it, as many a `/home` does."""
+_LOOKED = stat.S_IRUSR | stat.S_IXUSR
+"""What the owner needs to look into a folder."""
 _PASSING = ("rebase-apply", "info")
 """Folders that git itself makes and removes in its own, and runs nothing from."""
 _NOTED = ("rebase-merge", "sequencer")
@@ -63,38 +65,102 @@ class Place(msgspec.Struct, frozen=True):
     target: str = ""
     """Where it leads, if it is a link."""
     changed_ns: int = 0
-    """Of a link, the time of its last change, which no program can set. No sandbox holds a link. If a program removes
-    one, the next file that is made may get its inode.
+    """Of a link or a closed folder, the time of its last change, which no program can set. No sandbox holds a link.
+    If a program removes one, the next file that is made may get its inode.
     """
+
+    @property
+    def is_shut(self) -> bool:
+        """Whether it is a folder that nobody can look into."""
+        return bool(self.changed_ns) and not self.target
 
 
 def seen(paths: Iterable[str]) -> dict[str, Place]:
-    """Return what lies at these paths now."""
+    """Return what lies at these paths now. In place of a path in a closed folder, this folder is there."""
     found: dict[str, Place] = {}
     for path in paths:
-        with suppress(OSError):
-            facts = os.lstat(path)
-            is_link = stat.S_ISLNK(facts.st_mode)
-            target, changed_ns = (os.readlink(path), facts.st_ctime_ns) if is_link else ("", 0)
-            found[path] = Place((facts.st_dev, facts.st_ino), target, changed_ns)
+        try:
+            found[path] = _place(path)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError:  # what nobody can look at is not gone
+            above = there(os.path.dirname(path))
+            with suppress(OSError):
+                found[above] = _place(above)
     return found
+
+
+def _place(path: str) -> Place:
+    """Look at one place.
+
+    Raises:
+        OSError: it is gone, or nobody can look at it.
+    """
+    facts = os.lstat(path)
+    identity = facts.st_dev, facts.st_ino
+    if stat.S_ISLNK(facts.st_mode):
+        return Place(identity, os.readlink(path), facts.st_ctime_ns)
+    is_shut = stat.S_ISDIR(facts.st_mode) and is_closed(path)
+    return Place(identity, "", facts.st_ctime_ns if is_shut else 0)
+
+
+def there(path: str) -> str:
+    """Return a path if something lies there; the folder on the way that nobody can look into, if there is one; empty
+    if nothing lies there.
+    """
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except OSError:
+        return there(os.path.dirname(path))
+    return path
+
+
+def is_closed(folder: str) -> bool:
+    """Return whether this process can neither list nor pass a folder, or one of both."""
+    return not os.access(folder, os.R_OK | os.X_OK, effective_ids=True)
+
+
+def open_up(folder: str) -> bool:
+    """Open a folder to its owner, if that is the user. Return whether it was closed."""
+    with suppress(OSError), folder_of(folder) as (above, name):
+        fd = os.open(name, _PASSED | os.O_NOFOLLOW, dir_fd=above)
+        try:
+            facts = os.fstat(fd)
+            mode = stat.S_IMODE(facts.st_mode)
+            if mode & _LOOKED != _LOOKED and facts.st_uid == os.geteuid():
+                os.chmod(f"/proc/self/fd/{fd}", mode | stat.S_IRWXU)
+                return True
+        finally:
+            os.close(fd)
+    return False
 
 
 def put_right(before: Mapping[str, Place], paths: Iterable[str]) -> tuple[str, ...]:
     """Put aside what is new at these paths, and put back the links that were there before. Return the paths of all
     that was changed.
     """
+    paths = [*paths]
     now = seen(paths)
-    made = [path for path in now if path not in before]
+    opened = [path for path in now.keys() - {*before, *paths} if open_up(path)]
+    if opened:
+        now = seen(paths)
+    made = [path for path, place in now.items() if _is_new(place, before.get(path))]
     if made:
         # What moved with its folder stays. What is still in its place has got a second name by a hard link.
         moved = {*before.values()} - {*seen(before).values()}
         made = [path for path in made if now[path] not in moved]
-    changed = [path for each in made for path in _unwanted(each, before) if put_aside(path)]
+    changed = opened + [path for each in made for path in _unwanted(each, before) if put_aside(path)]
     for path, place in before.items():
         if place.target and _target(path) != place.target and _put_back(path, place.target):
             changed.append(path)
     return tuple(sorted(changed))
+
+
+def _is_new(now: Place, was: Place | None) -> bool:
+    """Return whether something came to a place. A folder that is closed, and was, may have been open meanwhile."""
+    return was is None or (was.is_shut and now.is_shut and now != was)
 
 
 def told(undone: Undone, workspace: str) -> str:

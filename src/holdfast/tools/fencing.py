@@ -10,10 +10,8 @@ has the lists of names. `sandbox` keeps the process inside.
 from __future__ import annotations
 
 import os
-import stat
 import sys
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
@@ -23,9 +21,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeGuard
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.clock import SYSTEM_CLOCK
-from holdfast.policy.paths import is_inside, secret_rule
-from holdfast.policy.protected import Own, fixed_places, may_be_fixed
+from holdfast.policy.paths import is_inside
+from holdfast.policy.protected import Own
 from holdfast.policy.rules import is_configured
 from holdfast.protocol.fence import Backend, Fence, Launch, Sandbox, Undone, Walled
 from holdfast.protocol.ports import Tool
@@ -35,9 +32,9 @@ from holdfast.sandbox.probing import interpreter
 from holdfast.sandbox.process import Processes
 from holdfast.sandbox.proxy import libraries
 from holdfast.sandbox.system import is_shown
-from holdfast.tools.aside import Place, put_right, seen, sentence
+from holdfast.tools.aside import Place, put_right, seen, sentence, there
 from holdfast.tools.blocking import Refused, in_thread
-from holdfast.tools.git_folders import is_repository
+from holdfast.tools.folders import ADVICE, GIT, NO_COMMANDS, Folder, Folders, fixed
 from holdfast.tools.git_identity import git_identity
 from holdfast.tools.kept import Kept, keep, opened, put_back, righted
 from holdfast.tools.own import OwnPlaces, own_places
@@ -47,20 +44,6 @@ from holdfast.tools.traces import Trace, Traces
 if TYPE_CHECKING:
     from holdfast.access.credentials import Credentials
 
-MAX_ENTRIES = 1_000_000
-"""The most names in a workspace that are looked at."""
-_NO_COMMANDS = "No command runs in a sandbox in this workspace"
-_ADVICE = "Work in a smaller folder; files can be read and written with the file tools."
-_SKIPPED = frozenset({".git", "node_modules", ".venv", "venv", "site-packages", "__pycache__"})
-"""Folders of other people's files. What is protected in a `.git` is found by its whole path."""
-_GIT = ".git"
-_FRESH_MS = 50
-"""The longest time between two changes of a folder that have the same time."""
-_MOST_FOLDERS = 100_000
-"""How many folders of one workspace are remembered at most."""
-_MOST_TOPS = 16
-"""How many workspaces are remembered at most, with the folders that commands may change beside them."""
-_SHOWN_CHARS = 200
 _OURS = (sys.prefix, str(Path(sys.executable).absolute().parent), str(Path(__file__).parents[1]))
 """From where programs outside the sandbox come, like the proxy. Holdfast may be installed in the workspace."""
 STARTING = frozenset(
@@ -95,33 +78,24 @@ def _starts(tool: object) -> bool:
     return _may_start(tool) and tool.readable() is not None
 
 
-class _Folder(msgspec.Struct, frozen=True):
-    changed_ns: int
-    masked: tuple[str, ...]
-    links: tuple[str, ...]
-    """Links with the names of secrets. Where they lead may change without a change of the folder."""
-    fixed: tuple[str, ...]
-    """The paths of it that would be protected. Not all of them need to exist."""
-    fixed_links: tuple[str, ...]
-    """Links to folders that have such paths, and the folder itself if nobody can tell whether it has some."""
-    folders: tuple[str, ...]
-    entries: int
-    is_at_rest: bool = False
-    """Whether it may be remembered: a folder that changed a moment ago may change again without another time."""
-
-
 class _Look(NamedTuple):
     """What the folders that commands may change have in them."""
 
-    found: list[_Folder]
+    found: list[Folder]
     """The folders of the workspace."""
-    others: list[_Folder]
+    others: list[Folder]
+    shown: list[Folder]
+    """Those that commands may only read, not deep down."""
     fixed: list[str]
     """The paths that nobody may change. Not all of them need to exist."""
 
     def places(self) -> list[str]:
         """Return these paths, also links to folders that have some."""
         return [*self.fixed, *(path for folder in (*self.found, *self.others) for path in folder.fixed_links)]
+
+    def opened(self) -> Iterator[str]:
+        """Yield the folders that a command had closed."""
+        return (path for folder in (*self.found, *self.others) for path in folder.opened)
 
 
 class Enclosure(msgspec.Struct, frozen=True):
@@ -207,8 +181,7 @@ class Fences:
         self._backend = backend
         self._credentials = credentials
         self._home = os.path.realpath(home)
-        self._known: dict[str, dict[str, _Folder]] = {}
-        """What each folder has in it, by the top that it was found below, the one looked at last at the end."""
+        self._folders = Folders()
         self._lock = Lock()
 
     def confine(self, backend: Backend) -> None:
@@ -251,21 +224,49 @@ class Fences:
             Refused: no command may run in such a workspace.
         """
         rules = self.rules(workspace, walls, readable, hosts)
-        return _filled(rules, self._look(rules.writable, len(walls.write)), self._own.homes)
+        return _filled(rules, self._looked(rules, walls), self._own.homes)
 
-    def _look(self, writable: Sequence[str], beside: int, *, is_partial: bool = False) -> _Look:
-        """Look at the workspace, and at what else commands may change: the last `beside` places."""
+    def _looked(self, rules: Fence, walls: Walls) -> _Look:
+        """Look at what a command may change, and may read, right before it."""
+        beside = (
+            top for top in map(_real, walls.read) if not any(is_inside(each, top) for each in rules.writable)
+        )
+        return self._look(rules.writable, len(walls.write), beside)
+
+    def _look(
+        self,
+        writable: Sequence[str],
+        beside: int,
+        readable: Iterable[str] = (),
+        closed: Collection[str] | None = None,
+    ) -> _Look:
+        """Look at the workspace, at its repository, and at what else commands may change: the last `beside` places.
+
+        Args:
+            writable: What commands may change, the workspace first.
+            beside: How many of these the settings name, at the end.
+            readable: What else the settings show.
+            closed: When a command has ended, what was closed before. None: before a command.
+        """
         workspace, first_more = writable[0], len(writable) - beside
-        more = [top for top in writable[first_more:] if not is_inside(workspace, top)]
+        repository, named = writable[1:first_more], writable[first_more:]
+        more = [top for top in named if not is_inside(workspace, top)]
+
+        def walked(top: str, deep: int | None = None) -> Iterator[Folder]:
+            if closed is None:
+                return self._folders.below(top, deep=deep)
+            return self._folders.controlling(top, closed, deep=deep)
+
         with self._lock:
-            found = [*self._below(workspace, is_partial=is_partial)]
-            others = [folder for top in more for folder in self._below(top, is_partial=is_partial)]
-        fixed = [path for folder in writable[1:first_more] for path in _fixed(folder, _GIT, is_folder=True)]
-        for top in writable[first_more:]:
-            fixed += _fixed(top, os.path.basename(top), is_folder=os.path.isdir(top))
-        fixed += [path for folder in (*found, *others) for path in folder.fixed]
-        fixed += [path for path in self._own.settings if any(is_inside(top, path) for top in writable)]
-        return _Look(found, others, fixed)
+            found = [*walked(workspace), *(each for top in repository for each in walked(top, 0))]
+            others = [each for top in more for each in walked(top)]
+            shown = [each for top in readable for each in self._folders.with_sockets(top)]
+        places = [path for folder in repository for path in fixed(folder, GIT, is_folder=True)]
+        for top in named:
+            places += fixed(top, os.path.basename(top), is_folder=os.path.isdir(top))
+        places += [path for folder in (*found, *others) for path in folder.fixed]
+        places += [path for path in self._own.settings if any(is_inside(top, path) for top in writable)]
+        return _Look(found, others, shown, places)
 
     def _undone(self, trace: Trace, held: Mapping[str, int] = MappingProxyType({})) -> Undone:
         """Undo what a command changed that has ended. `held`: what `kept` holds open, which is closed."""
@@ -279,7 +280,8 @@ class Fences:
         for path in filter(is_blank, trace.covered):
             with suppress(OSError):
                 os.unlink(path)
-        return put_right(trace.before, self._look(trace.writable, trace.beside, is_partial=True).places())
+        look = self._look(trace.writable, trace.beside, closed=trace.before)
+        return tuple(sorted({*look.opened(), *put_right(trace.before, look.places())}))
 
     async def put_aside(self, session: str, *, is_first: bool) -> str:
         """Return a sentence about what was put aside of a session's commands, once; empty if nothing was.
@@ -353,7 +355,7 @@ class Fences:
             rules = self.rules(workspace, walls, readable, reached)
             if walled is not None and walled.digest != rules.digest():
                 raise Refused(_CHANGED)
-            look = self._look(rules.writable, len(walls.write))
+            look = self._looked(rules, walls)
             fence = _filled(rules, look, self._own.homes)
             return fence, seen(look.places()), keep(fence, self._own.homes) if is_keeping else None
 
@@ -420,69 +422,9 @@ class Fences:
     def _check(self, workspace: str) -> None:
         for home in self._own.homes:
             if is_inside(workspace, home):
-                raise Refused(f"{_NO_COMMANDS}: Holdfast's own files are in it ({home}). {_ADVICE}")
+                raise Refused(f"{NO_COMMANDS}: Holdfast's own files are in it ({home}). {ADVICE}")
         if is_inside(workspace, self._home):
-            raise Refused(f"{_NO_COMMANDS}: it is, or holds, the home folder {self._home}. {_ADVICE}")
-
-    def _below(self, top: str, *, is_partial: bool = False) -> Iterator[_Folder]:
-        """Yield the folders from the top down.
-
-        Args:
-            top: Where to begin.
-            is_partial: Leave out what cannot be read, and the rest of too many files, instead of raising: so a
-                command cannot prevent that what it made is compared.
-        """
-        known, now, entries = self._known.pop(top, {}), dict[str, _Folder](), 0
-        following = deque([top])
-        try:
-            while following:
-                path = following.popleft()
-                try:
-                    folder = _looked_at(path, known.get(path))
-                except Refused:
-                    if not is_partial:
-                        raise
-                    continue
-                if folder is None:
-                    continue
-                if folder.is_at_rest and len(now) < _MOST_FOLDERS:
-                    now[path] = folder
-                entries += folder.entries
-                if entries > MAX_ENTRIES:
-                    if is_partial:
-                        return
-                    raise Refused(f"{_NO_COMMANDS}: it has more than {MAX_ENTRIES:,} files. {_ADVICE}")
-                yield folder
-                following += folder.folders
-        finally:
-            self._known[top] = now
-            while len(self._known) > _MOST_TOPS:
-                del self._known[next(iter(self._known))]
-
-
-def _looked_at(path: str, known: _Folder | None) -> _Folder | None:
-    """Return what one folder has in it; None if it is gone.
-
-    Args:
-        path: The folder.
-        known: What it had in it before. If it has not changed, it is not read again.
-
-    Raises:
-        Refused: it cannot be read, and its owner cannot let a command read it.
-    """
-    try:
-        # A program can set the time of a change of the content, but not this one.
-        changed_ns = os.lstat(path).st_ctime_ns
-        return known if known is not None and known.changed_ns == changed_ns else _read(path, changed_ns)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except PermissionError:
-        # Its owner can let a command read it, and may know what is in it. If it is new, it is put aside as a whole:
-        # a shell runs an `.envrc` also where nobody can list the folder.
-        return _Folder(0, (path,), (), (), (path,), (), 1)
-    except OSError as error:
-        shown = path if len(path) <= _SHOWN_CHARS else f"{path[:_SHOWN_CHARS]}..."
-        raise Refused(f"{_NO_COMMANDS}: {shown} cannot be read ({error.strerror}). {_ADVICE}") from error
+            raise Refused(f"{NO_COMMANDS}: it is, or holds, the home folder {self._home}. {ADVICE}")
 
 
 def _filled(rules: Fence, look: _Look, homes: Iterable[str]) -> Fence:
@@ -493,18 +435,18 @@ def _filled(rules: Fence, look: _Look, homes: Iterable[str]) -> Fence:
     return replace(
         rules,
         masked=(
-            *(home for home in homes if any(is_inside(root, home) for root in roots)),
+            *(
+                home
+                for home in homes
+                if any(is_inside(root, home) for root in roots) and os.path.lexists(home)
+            ),
             *(path for folder in look.found for path in folder.masked),
+            *(path for folder in look.others if folder.is_shut for path in folder.masked),
+            *(path for folder in (*look.found, *look.others, *look.shown) for path in folder.sockets),
             *_led_to(links, workspace, roots),
         ),
         protected=tuple(_protected((*look.fixed, *_OURS, *libraries()), rules.writable)),
     )
-
-
-def _fixed(path: str, name: str, *, is_folder: bool) -> Iterator[str]:
-    """Yield what nobody may change at a path, if this is its name."""
-    for rest in fixed_places(name, is_folder=is_folder):
-        yield os.path.join(path, *rest)
 
 
 def _led_to(links: Iterable[str], workspace: str, roots: Sequence[str]) -> Iterator[str]:
@@ -516,13 +458,14 @@ def _led_to(links: Iterable[str], workspace: str, roots: Sequence[str]) -> Itera
 
 
 def _protected(paths: Iterable[str], writable: Sequence[str]) -> Iterator[str]:
-    """Yield what is there at the paths, with links followed, if a command could change it.
+    """Yield what is there at the paths, with links followed, if a command could change it. In place of what lies in a
+    closed folder, this folder is protected.
 
     What is protected is shown inside. So a link `.vscode -> ~` would show the home.
     """
     roots = [_real(root) for root in writable]
-    for path in dict.fromkeys(map(os.path.realpath, paths)):
-        if path not in roots and any(is_inside(root, path) for root in roots) and os.path.exists(path):
+    for path in dict.fromkeys(there(os.path.realpath(path)) for path in paths):
+        if path and path not in roots and any(is_inside(root, path) for root in roots):
             yield path
 
 
@@ -534,53 +477,3 @@ def _readable(named: Iterable[str], needed: Iterable[str]) -> tuple[str, ...]:
 
 def _real(path: str) -> str:
     return os.path.realpath(os.path.expanduser(path))
-
-
-def _is_socket(entry: os.DirEntry[str]) -> bool:
-    """Return whether a program outside may listen there, as an agent for keys or a database does."""
-    # What the system tells with the names saves a look at each file.
-    if entry.is_file(follow_symlinks=False) or entry.is_symlink():
-        return False
-    try:
-        return stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode)
-    except OSError:  # it is gone
-        return False
-
-
-def _read(path: str, changed_ns: int) -> _Folder:
-    """Return what one folder has in it."""
-    masked: list[str] = []
-    links: list[str] = []
-    fixed_links: list[str] = []
-    folders: list[str] = []
-    read_ms = SYSTEM_CLOCK.now_ms()
-    with os.scandir(path) as entries:
-        found = [*entries]
-    fixed = [*_fixed(path, _GIT, is_folder=True)] if is_repository(path) else []
-    last = os.path.basename(path)
-    for entry in found:
-        if secret_rule(f"{last}/{entry.name}"):
-            if entry.is_symlink():
-                links.append(entry.path)
-            else:
-                masked.append(os.path.realpath(entry.path))
-            continue
-        if may_be_fixed(entry.name):
-            here = [*_fixed(entry.path, entry.name, is_folder=entry.is_dir())]
-            fixed += here
-            fixed_links += [entry.path] if here and entry.is_symlink() else []
-        if entry.is_dir(follow_symlinks=False):
-            if entry.name not in _SKIPPED:
-                folders.append(entry.path)
-        elif _is_socket(entry):
-            masked.append(os.path.realpath(entry.path))
-    return _Folder(
-        changed_ns,
-        tuple(masked),
-        tuple(links),
-        tuple(fixed),
-        tuple(fixed_links),
-        tuple(folders),
-        len(found),
-        is_at_rest=read_ms - changed_ns // 1_000_000 > _FRESH_MS,
-    )

@@ -22,7 +22,7 @@ import msgspec
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.policy.paths import is_inside
 from holdfast.protocol.fence import Fence, Undone
-from holdfast.tools.aside import ASIDE, Place, folder_of, free_name, put_aside, seen
+from holdfast.tools.aside import ASIDE, Place, folder_of, free_name, open_up, put_aside, seen
 from holdfast.tools.blocking import Refused
 
 MAX_BYTES = 32 << 20
@@ -126,7 +126,8 @@ def put_back(kept: Kept, held: Mapping[str, int] = MappingProxyType({})) -> Undo
         kept: What was protected.
         held: The open folders above it; without them, those that were moved are looked for.
     """
-    changed = [path for path, identity in kept.above.items() if _moved_back(path, identity, kept, held)]
+    moved = {path for path, identity in kept.above.items() if _moved_back(path, identity, kept, held)}
+    changed = [path for path in kept.above if open_up(path) or path in moved]
     stuck: list[str] = []
     for path, copy in kept.copies.items():
         if not _is_same(path, copy, kept.read_ns):

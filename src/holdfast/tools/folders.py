@@ -1,0 +1,248 @@
+"""Looks into folders that commands may change for secret files, sockets, and files that control other programs.
+
+Remembers what each folder has in it until the folder changes. What a fence makes of it is up to `fencing`.
+"""
+
+# Pathlib makes an object for each of a hundred thousand names.
+# ruff: noqa: PTH118, PTH119
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import deque
+from collections.abc import Collection, Iterator
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.clock import SYSTEM_CLOCK
+from holdfast.policy.paths import secret_rule
+from holdfast.policy.protected import fixed_places, may_be_fixed
+from holdfast.tools.aside import is_closed, open_up
+from holdfast.tools.blocking import Refused
+from holdfast.tools.git_folders import is_repository
+
+MAX_ENTRIES = 1_000_000
+"""The most names in a workspace that are looked at before a command."""
+NO_COMMANDS = "No command runs in a sandbox in this workspace"
+ADVICE = "Work in a smaller folder; files can be read and written with the file tools."
+GIT = ".git"
+_OF_OTHERS = frozenset({"node_modules", ".venv", "venv", "site-packages", "__pycache__"})
+"""Folders of other people's files. No secrets are looked for there, and nothing deep down."""
+SHALLOW = 2
+"""How many folders deep these are looked into."""
+_FRESH_MS = 50
+"""The longest time between two changes of a folder that have the same time."""
+_COARSE_MS = 2_050
+"""The same on a file system that counts whole seconds, or every second one."""
+_SECOND_NS = 1_000_000_000
+_MOST_FOLDERS = 100_000
+"""How many folders of one top are remembered at most."""
+_MOST_TOPS = 16
+"""How many tops are remembered at most: workspaces, and the folders beside them."""
+_SHOWN_CHARS = 200
+
+
+class Folder(msgspec.Struct, frozen=True):
+    """What one folder has in it."""
+
+    changed_ns: int
+    masked: tuple[str, ...] = ()
+    """Secret files, and the folder itself if nobody can look into it."""
+    sockets: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
+    """Links with the names of secrets. Where they lead may change without a change of the folder."""
+    fixed: tuple[str, ...] = ()
+    """The paths of it that would be protected. Not all of them need to exist."""
+    fixed_links: tuple[str, ...] = ()
+    """Links to folders that have such paths, and the folder itself if nobody can tell whether it has some."""
+    folders: tuple[tuple[str, int | None], ...] = ()
+    """Where to look next, and how many folders deep; None: to the bottom."""
+    entries: int = 1
+    is_at_rest: bool = False
+    """Whether it may be remembered: a folder that changed a moment ago may change again without another time."""
+    opened: tuple[str, ...] = ()
+    """The folder itself, if a command had closed it."""
+    fault: str = ""
+    """Why nobody can look into it, whatever its mode; empty if anybody can."""
+
+    @property
+    def is_shut(self) -> bool:
+        """Whether nobody can look into it, because of its mode."""
+        return bool(self.masked) and self.masked == self.fixed_links
+
+
+class Folders:
+    """Looks into folders. Not safe for two threads at a time."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, int | None], dict[str, Folder]] = {}
+        """What each folder has in it, by the top that it was found below and how deep, the one looked at last at the
+        end."""
+
+    def below(self, top: str, *, deep: int | None = None) -> Iterator[Folder]:
+        """Yield the folders from the top down, as they are before a command.
+
+        Args:
+            top: Where to begin.
+            deep: How many folders deep; None: to the bottom.
+
+        Raises:
+            Refused: there are too many files, or a folder cannot be read, and its owner cannot let a command read it.
+        """
+        entries = 0
+        for folder in self._walked(top, deep, None):
+            if folder.fault:
+                raise Refused(f"{NO_COMMANDS}: {folder.fault}. {ADVICE}")
+            entries += folder.entries
+            if entries > MAX_ENTRIES:
+                raise Refused(f"{NO_COMMANDS}: it has more than {MAX_ENTRIES:,} files. {ADVICE}")
+            yield folder
+
+    def controlling(self, top: str, closed: Collection[str], *, deep: int | None = None) -> Iterator[Folder]:
+        """Yield those that have something that controls programs, however many there are, when a command has ended.
+        A folder that it closed to its owner is opened again.
+
+        Args:
+            top: Where to begin.
+            closed: What was closed before. It stays so.
+            deep: How many folders deep; None: to the bottom.
+        """
+        for folder in self._walked(top, deep, closed):
+            if folder.fixed or folder.fixed_links or folder.opened:
+                yield folder
+
+    def with_sockets(self, top: str) -> Iterator[Folder]:
+        """Yield those that have sockets, not deep down."""
+        return (folder for folder in self._walked(top, SHALLOW, None) if folder.sockets)
+
+    def _walked(self, top: str, deep: int | None, closed: Collection[str] | None) -> Iterator[Folder]:
+        """Yield the folders. `closed`: None before a command."""
+        known, now = self._known.pop((top, deep), {}), dict[str, Folder]()
+        following = deque([(top, deep)])
+        try:
+            while following:
+                path, left = following.popleft()
+                folder = _looked_at(path, left, known.get(path))
+                if closed is not None and folder is not None and folder.fixed_links == (path,):
+                    folder = _opened(path, left, folder, closed)
+                if folder is None:
+                    continue
+                if folder.is_at_rest and len(now) < _MOST_FOLDERS:
+                    now[path] = folder
+                yield folder
+                following += folder.folders
+        finally:
+            self._known[top, deep] = now
+            while len(self._known) > _MOST_TOPS:
+                del self._known[next(iter(self._known))]
+
+
+def fixed(path: str, name: str, *, is_folder: bool) -> Iterator[str]:
+    """Yield what nobody may change at a path, if this is its name."""
+    for rest in fixed_places(name, is_folder=is_folder):
+        yield os.path.join(path, *rest)
+
+
+def _looked_at(path: str, left: int | None, known: Folder | None) -> Folder | None:
+    """Return what one folder has in it; None if it is gone.
+
+    Args:
+        path: The folder.
+        left: How many folders deep to look from here; None: to the bottom.
+        known: What it had in it before. If it has not changed, it is not read again.
+    """
+    try:
+        # A program can set the time of a change of the content, but not this one.
+        changed_ns = os.lstat(path).st_ctime_ns
+        if known is not None and known.changed_ns == changed_ns:
+            return known
+        return _shut(path) if is_closed(path) else _read(path, changed_ns, left)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except PermissionError:
+        return _shut(path)
+    except OSError as error:
+        shown = path if len(path) <= _SHOWN_CHARS else f"{path[:_SHOWN_CHARS]}..."
+        return Folder(0, fixed_links=(path,), fault=f"{shown} cannot be read ({error.strerror})")
+
+
+def _shut(path: str) -> Folder:
+    """Return what is known of a folder that nobody can look into. Its owner can let a command do so, and may know
+    what is in it: a shell runs an `.envrc` also where nobody can list the folder.
+    """
+    return Folder(0, masked=(path,), fixed_links=(path,))
+
+
+def _opened(path: str, left: int | None, folder: Folder, closed: Collection[str]) -> Folder | None:
+    """Return what is in a folder that a command has closed, which is open then; the same folder if nobody can look
+    into it, or if it was closed before.
+    """
+    if path in closed or folder.fault or not open_up(path):
+        return folder
+    found = _looked_at(path, left, None)
+    return found if found is None else replace(found, opened=(path,))
+
+
+def _read(path: str, changed_ns: int, left: int | None) -> Folder:
+    """Return what one folder has in it. Holds no list of its names: there may be millions of them."""
+    masked: list[str] = []
+    sockets: list[str] = []
+    links: list[str] = []
+    fixed_links: list[str] = []
+    folders: list[tuple[str, int | None]] = []
+    count = 0
+    read_ms = SYSTEM_CLOCK.now_ms()
+    last = os.path.basename(path)
+    # What is protected in a `.git` is found by its name.
+    found = [*fixed(path, GIT, is_folder=True)] if last != GIT and is_repository(path) else []
+    with os.scandir(path) as entries:
+        for count, entry in enumerate(entries, 1):  # noqa: B007 - it counts
+            if left is None and secret_rule(f"{last}/{entry.name}"):
+                if entry.is_symlink():
+                    links.append(entry.path)
+                else:
+                    masked.append(os.path.realpath(entry.path))
+                continue
+            if may_be_fixed(entry.name):
+                here = [*fixed(entry.path, entry.name, is_folder=entry.is_dir())]
+                found += here
+                fixed_links += [entry.path] if here and entry.is_symlink() else []
+            if entry.is_dir(follow_symlinks=False):
+                if entry.name == GIT or left is None or left:
+                    folders.append((entry.path, _depth(entry.name, left)))
+            elif _is_socket(entry):
+                sockets.append(os.path.realpath(entry.path))
+    age_ms = read_ms - changed_ns // 1_000_000
+    return Folder(
+        changed_ns,
+        tuple(masked),
+        tuple(sockets),
+        tuple(links),
+        tuple(found),
+        tuple(fixed_links),
+        tuple(folders),
+        count,
+        is_at_rest=age_ms > (_FRESH_MS if changed_ns % _SECOND_NS else _COARSE_MS),
+    )
+
+
+def _depth(name: str, left: int | None) -> int | None:
+    """Return how many folders deep to look below a folder; None: to the bottom."""
+    if name == GIT:
+        return 0
+    if left is not None:
+        return left - 1
+    return SHALLOW if name in _OF_OTHERS else None
+
+
+def _is_socket(entry: os.DirEntry[str]) -> bool:
+    """Return whether a program outside may listen there, as an agent for keys or a database does."""
+    # What the system tells with the names saves a look at each file.
+    if entry.is_file(follow_symlinks=False) or entry.is_symlink():
+        return False
+    try:
+        return stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode)
+    except OSError:  # it is gone
+        return False
