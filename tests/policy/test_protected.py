@@ -5,9 +5,20 @@ from __future__ import annotations
 from typing import Any, get_args
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from holdfast.policy.commands import parsed
-from holdfast.policy.protected import OPEN_IN_HOME, STEERING, own_problem, steering, steering_problem
+from holdfast.policy.protected import (
+    _FIRST,
+    OPEN_IN_HOME,
+    STEERING,
+    may_be_fixed,
+    may_have_fixed,
+    own_problem,
+    steering,
+    steering_problem,
+)
 from holdfast.policy.rules import Facts, PathFact, judge, strictest
 from holdfast.policy.words import words_of
 from holdfast.protocol.settings import Autonomy
@@ -239,3 +250,15 @@ def test_a_word_is_read_from_every_folder_in_which_the_command_may_stand() -> No
 @pytest.mark.parametrize("command", ["cat --file=a", "cat -fa", "scp host:a b", "curl -d @a x", "RC=a cat"])
 def test_a_path_inside_a_word_is_read_too(command: str) -> None:
     assert "a" in {word.text for word in words_of(parsed(command))}
+
+
+ODD_NAMES = ".gitconfig:~ \n[\u017f\u212aé\u200b"
+
+
+@given(st.lists(st.sampled_from([*sorted(_FIRST), "a.py"]) | st.text(ODD_NAMES, max_size=8), max_size=4))
+def test_the_names_of_a_folder_are_told_apart_at_once_as_they_are_one_by_one(names: list[str]) -> None:
+    assert may_have_fixed(names) or not any(map(may_be_fixed, names))
+
+
+def test_a_folder_with_usual_names_has_nothing_fixed() -> None:
+    assert not may_have_fixed(["a.py", "README.md", ".gitignore", "my file.txt", "v1.2", "git"])

@@ -7,6 +7,7 @@ file system would compare them: without case and without invisible characters.
 from __future__ import annotations
 
 import posixpath
+import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
@@ -98,6 +99,8 @@ STEERING: tuple[Named, ...] = (
 """The strictest rows come first. The first matching row counts."""
 
 _FIRST = frozenset(name.rstrip("$").partition("/")[0] for row in STEERING for name in row.names)
+_ODD = re.compile(r"[:~]|[. ](?:\n|\Z)")
+"""What a lenient file system leaves out of a name."""
 _INVISIBLE = frozenset({"Cf", "Cc", "Mn"})
 WILDCARDS = frozenset("*?[")
 """The characters that make a shell word a pattern."""
@@ -146,6 +149,14 @@ def steering_below(path: str) -> str:
 def may_be_fixed(name: str) -> bool:
     """Return whether `fixed_places` may find something for a name. It tells most names quickly from the others."""
     return _plain_name(name) in _FIRST
+
+
+def may_have_fixed(names: Sequence[str]) -> bool:
+    """Return whether `may_be_fixed` may say yes to one of the names. It tells at once of most folders."""
+    text = "\n".join(names)
+    if not text.isascii() or _ODD.search(text) is not None:
+        return True
+    return not _FIRST.isdisjoint(text.lower().split("\n"))
 
 
 def fixed_places(name: str, *, is_folder: bool) -> Iterator[tuple[str, ...]]:

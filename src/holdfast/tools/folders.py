@@ -12,13 +12,14 @@ import os
 import stat
 from collections import deque
 from collections.abc import Collection, Iterator
+from itertools import islice
 
 import msgspec
 from msgspec.structs import replace
 
 from holdfast.clock import SYSTEM_CLOCK
-from holdfast.policy.paths import secret_rule
-from holdfast.policy.protected import fixed_places, may_be_fixed
+from holdfast.policy.paths import may_be_secret, secret_rule
+from holdfast.policy.protected import fixed_places, may_be_fixed, may_have_fixed
 from holdfast.tools.aside import is_closed, open_up
 from holdfast.tools.blocking import Refused
 from holdfast.tools.git_folders import is_repository
@@ -41,6 +42,8 @@ _MOST_FOLDERS = 100_000
 """How many folders of one top are remembered at most."""
 _MOST_TOPS = 16
 """How many tops are remembered at most: workspaces, and the folders beside them."""
+_AT_ONCE = 1_024
+"""So many names of a folder are looked at together."""
 _SHOWN_CHARS = 200
 
 
@@ -186,7 +189,7 @@ def _opened(path: str, left: int | None, folder: Folder, closed: Collection[str]
 
 
 def _read(path: str, changed_ns: int, left: int | None) -> Folder:
-    """Return what one folder has in it. Holds no list of its names: there may be millions of them."""
+    """Return what one folder has in it. Holds no list of all names: there may be millions of them."""
     masked: list[str] = []
     sockets: list[str] = []
     links: list[str] = []
@@ -198,22 +201,28 @@ def _read(path: str, changed_ns: int, left: int | None) -> Folder:
     # What is protected in a `.git` is found by its name.
     found = [*fixed(path, GIT, is_folder=True)] if last != GIT and is_repository(path) else []
     with os.scandir(path) as entries:
-        for count, entry in enumerate(entries, 1):  # noqa: B007 - it counts
-            if left is None and secret_rule(f"{last}/{entry.name}"):
-                if entry.is_symlink():
-                    links.append(entry.path)
-                else:
-                    masked.append(os.path.realpath(entry.path))
-                continue
-            if may_be_fixed(entry.name):
-                here = [*fixed(entry.path, entry.name, is_folder=entry.is_dir())]
-                found += here
-                fixed_links += [entry.path] if here and entry.is_symlink() else []
-            if entry.is_dir(follow_symlinks=False):
-                if entry.name == GIT or left is None or left:
-                    folders.append((entry.path, _depth(entry.name, left)))
-            elif _is_socket(entry):
-                sockets.append(os.path.realpath(entry.path))
+        while some := [*islice(entries, _AT_ONCE)]:
+            count += len(some)
+            names = [entry.name for entry in some]
+            # Most folders have neither, and one look at all names tells so.
+            has_secrets = left is None and may_be_secret("\n".join([last, *names]))
+            has_fixed = may_have_fixed(names)
+            for entry in some:
+                if has_secrets and secret_rule(f"{last}/{entry.name}"):
+                    if entry.is_symlink():
+                        links.append(entry.path)
+                    else:
+                        masked.append(os.path.realpath(entry.path))
+                    continue
+                if has_fixed and may_be_fixed(entry.name):
+                    here = [*fixed(entry.path, entry.name, is_folder=entry.is_dir())]
+                    found += here
+                    fixed_links += [entry.path] if here and entry.is_symlink() else []
+                if entry.is_dir(follow_symlinks=False):
+                    if entry.name == GIT or left is None or left:
+                        folders.append((entry.path, _depth(entry.name, left)))
+                elif _is_socket(entry):
+                    sockets.append(os.path.realpath(entry.path))
     age_ms = read_ms - changed_ns // 1_000_000
     return Folder(
         changed_ns,
