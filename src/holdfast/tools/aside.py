@@ -295,8 +295,16 @@ def put_aside(path: str) -> bool:
 
 def free_name(name: str, folder: int) -> str:
     """Return a name for what is put aside, which nothing in the folder of the descriptor has."""
-    known = {*os.listdir(folder)}
-    return next(each for each in _names(name) if each not in known)
+    return next(each for each in _names(name) if not _has(folder, each))
+
+
+def _has(folder: int, name: str) -> bool:
+    # A list of all names for each of thousands would take the square of the time.
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _names(name: str) -> Iterator[str]:

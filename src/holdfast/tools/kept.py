@@ -96,12 +96,11 @@ def keep(fence: Fence, homes: Iterable[str]) -> Kept:
     copies: dict[str, _Copy] = {}
     left = MAX_BYTES
     for path in fence.protected:
-        for each, facts in _below(path):
+        for each, facts in _readable(path):
             try:
                 copies[each] = _copy(each, facts)
             except OSError as error:
-                what = f"the protected file {each} cannot be read ({error.strerror})"
-                raise Refused(_TOO_MUCH.format(what=what)) from error
+                raise _unread(each, error) from error
             left -= len(copies[each].content or b"")
             if left < 0 or len(copies) > MAX_FILES:
                 what = f"there is too much in it that must not be changed, like {path}"
@@ -173,6 +172,22 @@ def _above(fence: Fence) -> list[str]:
         if any(parent != root and is_inside(root, parent) for root in fence.writable)
     }
     return sorted(found, key=lambda path: (path.count("/"), path))
+
+
+def _unread(path: str, error: OSError) -> Refused:
+    return Refused(_TOO_MUCH.format(what=f"the protected file {path} cannot be read ({error.strerror})"))
+
+
+def _readable(path: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield the same as `_below`.
+
+    Raises:
+        Refused: a folder cannot be read.
+    """
+    try:
+        yield from _below(path)
+    except OSError as error:
+        raise _unread(str(error.filename or path), error) from error
 
 
 def _below(path: str) -> Iterator[tuple[str, os.stat_result]]:
