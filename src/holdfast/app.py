@@ -83,6 +83,7 @@ _OWN_PLACES = "holdfast.tools.own:OwnPlaces"
 _BACKGROUND = "holdfast.tools.background:Background"
 _MAY_START = "holdfast.tools.fencing:may_start"
 _ENCLOSED = "holdfast.tools.fencing:enclosed"
+_FENCES = "holdfast.tools.fencing:Fences"
 _TRACES = "holdfast.tools.traces:Traces"
 _SANDBOX = "holdfast.sandbox.choice:opened"
 _SANDBOXES = "holdfast.sandbox.choice:findings"
@@ -238,9 +239,8 @@ class App:
         says otherwise.
 
         Raises:
-            UsageError: no model is named, the workspace is not a folder, there is no such provider, or the cost
-                has a
-                limit and the model an unknown price.
+            UsageError: no model is named, the workspace is not a folder, there is no such provider, or the cost has
+                a limit and the model an unknown price.
         """
         name = model or self.config.model
         if not name:
@@ -572,10 +572,10 @@ def open_checker(config: Config, home: Home, workspace: Path, environ: Mapping[s
     files = factory(_SECRET_FILES)(redact, SYSTEM_CLOCK)
     files.read(os.path.realpath(workspace))
     settings = _settings_of_gates(workspace, config)
-    registry = factory(_REGISTRY)(
-        [*factory(_BUILT_IN)(factory(_BACKGROUND)(), places), *tools_of_packages(config)]
-    )
-    checker: Checker = factory(_CHECKER)(registry, factory(_GATES)(redact.known_in, places, files), settings)
+    tools = [*factory(_BUILT_IN)(factory(_BACKGROUND)(), places), *tools_of_packages(config)]
+    gates = factory(_GATES)(redact.known_in, places, files)
+    fences = factory(_FENCES)(places, str(Path.home()))
+    checker: Checker = factory(_CHECKER)(factory(_REGISTRY)(tools), gates, settings, fences)
     return checker
 
 

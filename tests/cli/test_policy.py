@@ -14,6 +14,15 @@ from tests.cli.conftest import Holdfast
 from tests.cli.processes import Cli, calls, says
 
 
+@pytest.fixture
+def holdfast(
+    holdfast: Holdfast, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> Holdfast:
+    """With its home outside of the workspace: no command runs where that is in it."""
+    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path_factory.mktemp("elsewhere") / "no-home"))
+    return holdfast
+
+
 @pytest.mark.requirement("C12", "C13")
 @pytest.mark.parametrize(
     ("question", "verdict", "rule"),
@@ -261,3 +270,25 @@ def test_a_question_may_name_the_posture_of_the_run(holdfast: Holdfast) -> None:
     with_it = holdfast(*asked, "--posture", "overnight").rows[0]
     assert "sandboxed" in with_it["rule"] + with_it["reason"]
     assert holdfast(*asked, "--posture", "overnite").code == 2
+
+
+@pytest.mark.requirement("C12")
+@pytest.mark.parametrize("workspace", ["/", "home"])
+def test_where_no_command_runs_the_answer_is_that_of_the_sandbox(
+    holdfast: Holdfast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workspace: str
+) -> None:
+    """As in a run, where the sandbox is asked before the gates."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+
+    def verdict(*question: str) -> tuple[str, str, str]:
+        folder = str(tmp_path / workspace)
+        (row,) = holdfast("policy", "check", *question, "-w", folder, "--json").rows
+        return row["verdict"], row["rule"], row["reason"]
+
+    found = verdict("--command", "touch a; ls")
+    assert found[:2] == ("deny", "sandbox")
+    assert found[2].startswith("No command runs in a sandbox in this workspace: ")
+    assert verdict("--write", "a")[1] != "sandbox", "file tools work"
+    monkeypatch.setenv("HOLDFAST_SANDBOX_MODE", "unsafe")
+    assert verdict("--command", "ls -la")[1] != "sandbox"

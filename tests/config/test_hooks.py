@@ -179,10 +179,9 @@ def test_no_tool_changes_what_a_hook_runs(files: Files, tmp_path: Path) -> None:
     policy = files.load().policy
     assert [hook.files for hook in policy.hooks] == [(str(each.resolve()),) for each in (guard, other, guard)]
     settings = settings_with(ModelFacts("x", "m"), str(files.workspace), autonomy="full", policy=policy)
-    tools = Registry(
-        [WriteFile(OwnPlaces()), ReadFile(OwnPlaces()), Shell(Background(), Fences(OwnPlaces(), "/"))]
-    )
-    checker = Checker(tools, gates_of(lambda _: "", OwnPlaces()), settings)
+    fences = Fences(OwnPlaces(), "/")
+    tools = Registry([WriteFile(OwnPlaces()), ReadFile(OwnPlaces()), Shell(Background(), fences)])
+    checker = Checker(tools, gates_of(lambda _: "", OwnPlaces()), settings, fences)
 
     async def verdict(tool: str, **arguments: str) -> str:
         decision = await checker.call(tool, arguments)

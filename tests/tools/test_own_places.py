@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import pytest
 
 from holdfast.policy.protected import Own
+from holdfast.policy.words import PathWord
 from holdfast.protocol.settings import Autonomy, changed
 from holdfast.protocol.tools import Admission, Allowed, Asked, Refused
 from holdfast.tools.builtin import make_tools
 from holdfast.tools.function import tool
+from holdfast.tools.named import WordFacts
 from holdfast.tools.own import OwnPlaces
 from holdfast.tools.workspace import PathRefused, Root, open_to_read
 from tests.tools.conftest import Bench
@@ -272,3 +277,55 @@ async def test_a_link_that_leads_to_a_file_that_is_asked_about_is_not_written_ei
     assert (await bench.run("write_file", path=".github/workflows/ci.yml", content="x")).status == "ok"
     assert (await bench.run("write_file", path=".vscode/tasks.json", content="x")).status == "error"
     assert not (bench.workspace / ".vscode").exists()
+
+
+@pytest.mark.requirement("C12")
+@pytest.mark.parametrize("path", ["/x", "//x", "//x/y", "//", "/"])
+def test_the_way_up_from_a_path_ends_in_whatever_spelling(tmp_path: Path, path: str) -> None:
+    places = OwnPlaces((str(tmp_path),), ())
+    with ending_within(5):
+        assert places.find(path, places.identities(), "/") == ""
+        assert places.find(path, places.identities()) == ""
+
+
+@pytest.mark.requirement("C12")
+def test_the_words_of_a_command_lead_to_plain_paths_where_the_workspace_is_the_root(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("words")
+    below = str(tmp_path)[1:]
+    found = WordFacts("/", OwnPlaces((str(tmp_path / "home"),), ()))
+    with ending_within(5):
+        found.look_at(
+            [
+                PathWord(name, access="write")
+                for name in (f"{below}/new", f"{below}/a.txt", f"/{below}/home/x")
+            ]
+        )
+    assert [fact.resolved for fact in found.paths] == [
+        f"{tmp_path}/new",
+        f"{tmp_path}/a.txt",
+        f"{tmp_path}/home/x",
+    ]
+    assert [fact.own for fact in found.paths] == ["", "", "home/x"]
+
+
+@pytest.mark.requirement("C12")
+def test_no_walk_enters_what_the_kernel_shows_as_files() -> None:
+    found = WordFacts("/", OwnPlaces())
+    found.look_at([PathWord("proc", deep="all"), PathWord("sys/*", is_glob=True)])
+    assert (found.unread, found.paths[0].resolved) == ("it looks into /proc", "/proc")
+
+
+@contextmanager
+def ending_within(seconds: int) -> Iterator[None]:
+    """Raise what a loop without an end would not."""
+
+    def late(*_: object) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)

@@ -234,7 +234,7 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What one gate said about a call."""
 
     by: str
-    """The gate: schema, policy, hook, taint, rate, approval."""
+    """The gate: schema, policy, hook, taint, rate, approval; or sandbox."""
     verdict: Literal["allow", "ask", "deny"]
     rule: str = ""
     reason: str = ""

@@ -17,6 +17,8 @@ from holdfast.protocol.messages import ToolCall
 from holdfast.protocol.ports import Proposal
 from holdfast.protocol.settings import Settings
 from holdfast.protocol.tools import CONVERTED, STRIPPED, Decision, Refused, ToolSpec
+from holdfast.tools.blocking import Refused as NoFence
+from holdfast.tools.fencing import Fences
 from holdfast.tools.gates import Case, Gate, passed
 from holdfast.tools.registry import Registry
 
@@ -37,6 +39,8 @@ class Checker(msgspec.Struct, frozen=True):
     registry: Registry
     gates: tuple[Gate, ...]
     settings: Settings
+    fences: Fences
+    """Where no command runs in a sandbox."""
 
     async def subject(self, kind: str, value: str) -> Decision:
         """Judge a command, a path to read or write, or an address, as the tool for it would be judged.
@@ -59,6 +63,10 @@ class Checker(msgspec.Struct, frozen=True):
             near = self.registry.nearest(tool, [spec.name for spec in self.registry.specs()])
             hint = f"Did you mean {near}?" if near else "`holdfast tools` lists them."
             raise UsageError(f"There is no tool {tool[:80]!r}.", hint=hint)
+        try:
+            self.fences.check(found.tool, self.settings.tools.workspace, self.settings.policy.walls)
+        except NoFence as refusal:
+            return Decision("sandbox", "deny", "sandbox", str(refusal))
         return await self._judged(found.spec, arguments if isinstance(arguments, str) else _json(arguments))
 
     async def _judged(self, spec: ToolSpec, arguments: str) -> Decision:

@@ -139,10 +139,12 @@ class Dispatcher:
             return refused("schema", self._unknown(proposal.call, proposal.settings))
         tool, spec = found
         try:
+            settings = proposal.settings
+            # Before the gates: what they would look at may be the whole disk.
+            self._fences.check(tool, settings.tools.workspace, settings.policy.walls)
             verdict = await passed(self._gates, Case(proposal, spec))
             if isinstance(verdict, Refused):
                 return verdict
-            settings = proposal.settings
             hosts = hosts_of(verdict.facts, verdict.decisions, proposal.taint)
             walls = settings.policy.walls
             walled = await self._fences.recorded(tool, settings.tools.workspace, walls, hosts)

@@ -50,8 +50,13 @@ def facts_of(
     settings: Settings,
     own: OwnPlaces,
     is_ours: IsOurs = nothing_is_ours,
+    glance: int | None = None,
 ) -> Facts:
-    """Return all facts that the rules judge. The arguments passed the schema."""
+    """Return all facts that the rules judge. The arguments passed the schema.
+
+    Raises:
+        LooksLong: more than `glance` names of folders are to be looked at.
+    """
     if not spec.kinds:
         return _facts(spec, settings)
     given = _declared(spec, values)
@@ -64,7 +69,7 @@ def facts_of(
     root = Root(workspace, own)
     named: dict[str, Any] = {}
     if "command" in given:
-        named = _named_by(tuple(_commands(given["command"])), settings, own, is_ours)
+        named = _named_by(tuple(_commands(given["command"])), settings, own, is_ours, glance)
     return _facts(
         spec,
         settings,
@@ -90,19 +95,21 @@ def _facts(spec: ToolSpec, settings: Settings, **more: Any) -> Facts:
     )
 
 
-def _named_by(texts: tuple[str, ...], settings: Settings, own: OwnPlaces, is_ours: IsOurs) -> dict[str, Any]:
+def _named_by(
+    texts: tuple[str, ...], settings: Settings, own: OwnPlaces, is_ours: IsOurs, glance: int | None
+) -> dict[str, Any]:
     """Return what commands say and name."""
     workspace = settings.tools.workspace
     home = os.environ.get("HOME") or os.path.expanduser("~")
     commands = tuple([parsed(text, home, workspace) for text in texts])
-    words, found = _words_of(commands, workspace, own, is_ours)
+    words, found = _words_of(commands, workspace, own, is_ours, glance)
     if (found.outside or found.unproved) and any(map(moves, commands)):
         there = [folders_there(each, workspace) for each in commands]
         if any(there):
             commands = tuple(
                 [parsed(text, home, workspace, known) for text, known in zip(texts, there, strict=True)]
             )
-            words, found = _words_of(commands, workspace, own, is_ours)
+            words, found = _words_of(commands, workspace, own, is_ours, glance)
     programs = list(islice(_programs(commands, settings), MAX_PROGRAMS + 1))
     too_many = len(words) > MAX_WORDS or len(programs) > MAX_PROGRAMS
     return {
@@ -118,11 +125,11 @@ def _named_by(texts: tuple[str, ...], settings: Settings, own: OwnPlaces, is_our
 
 
 def _words_of(
-    commands: Iterable[Command], workspace: str, own: OwnPlaces, is_ours: IsOurs
+    commands: Iterable[Command], workspace: str, own: OwnPlaces, is_ours: IsOurs, glance: int | None
 ) -> tuple[list[PathWord], WordFacts]:
     """Return the words of commands that may be paths, and where they lead."""
     words = list(islice(chain.from_iterable(map(words_of, commands)), MAX_WORDS + 1))
-    found = WordFacts(workspace, own, is_ours)
+    found = WordFacts(workspace, own, is_ours, glance)
     found.look_at(dict.fromkeys(words[:MAX_WORDS]))
     return words, found
 

@@ -305,6 +305,11 @@ class Fences:
             said += [sentence(undone, trace.writable[0])] if undone.changed else []
         return said
 
+    def check(self, tool: object, workspace: str, walls: Walls) -> None:
+        """Raise `Refused` for a tool that starts programs, where none may run. Reads nothing."""
+        if _starts(tool) and self._agreed(walls) != "unsafe":
+            self._check(workspace)
+
     async def recorded(
         self, tool: object, workspace: str, walls: Walls, hosts: Sequence[str] = ()
     ) -> Walled | None:

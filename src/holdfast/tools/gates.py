@@ -35,6 +35,7 @@ from holdfast.tools.blocking import in_thread
 from holdfast.tools.facts import facts_of, texts
 from holdfast.tools.granting import covering, has_programs
 from holdfast.tools.http_request import HTTP_REQUEST, credentials_in
+from holdfast.tools.named import GLANCE_ENTRIES, LooksLong
 from holdfast.tools.ours import IsOurs, nothing_is_ours, ours
 from holdfast.tools.own import OwnPlaces
 from holdfast.tools.reach import reach_of
@@ -191,7 +192,11 @@ async def _policy(own: OwnPlaces, new_digest: NewDigest, case: Case) -> Verdict:
     is_ours: IsOurs = nothing_is_ours
     if proposal.written and case.spec.effect == "exec":
         is_ours = ours(proposal.settings.tools.workspace, proposal.written, new_digest)
-    facts = facts_of(case.spec, case.values, proposal.settings, own, is_ours)
+    collect = partial(facts_of, case.spec, case.values, proposal.settings, own, is_ours)
+    try:
+        facts = collect(glance=GLANCE_ENTRIES)
+    except LooksLong:
+        facts = await in_thread(collect)
     decisions = (*case.decisions, *judge(facts))
     decision = strictest(decisions)
     if decision.verdict == "deny":

@@ -11,7 +11,7 @@ import stat
 from collections.abc import Collection, Iterator, Sequence
 from fnmatch import fnmatchcase
 
-from holdfast.policy.paths import is_inside, malformed, secret_rule
+from holdfast.policy.paths import is_inside, is_kernel_path, malformed, secret_rule
 from holdfast.policy.protected import WILDCARDS, fits_wildcards, is_matched
 from holdfast.policy.rules import PathFact
 from holdfast.policy.simple import Found
@@ -23,7 +23,13 @@ from holdfast.tools.ours import IsOurs, nothing_is_ours
 from holdfast.tools.own import OwnPlaces, look_at
 
 MAX_ENTRIES = 20_000
-"""How many names of folders are compared with the wildcards of a call."""
+"""How many names of folders are compared with the wildcards of a call, and how many are looked at below one folder
+that a program searches.
+"""
+MAX_FOUND = 5 * MAX_ENTRIES
+"""How many names of all such folders are looked at."""
+GLANCE_ENTRIES = 1_000
+"""How many names are looked at while everything else waits."""
 _ONE_WORD = re.compile(r"[!#-&(-\[\]-~]*")
 """What `xargs` takes as it is: no blank, no quote and no backslash."""
 _WILD = ("*", "?", "[")
@@ -31,10 +37,27 @@ _SECRET_EXAMPLES = (".env",)
 """Names that a wildcard after a dot may be meant for, also where no such file exists yet."""
 
 
-class WordFacts:
-    """What the words of a call's commands lead to."""
+class LooksLong(Exception):
+    """More names were to be looked at than the caller wanted to wait for."""
 
-    def __init__(self, workspace: str, own: OwnPlaces, is_ours: IsOurs = nothing_is_ours) -> None:
+
+class WordFacts:
+    """What the words of a call's commands lead to.
+
+    Args:
+        workspace: The folder in which the commands begin, with every link followed.
+        own: Holdfast's own places.
+        is_ours: Whether a file is as a file tool wrote it.
+        glance: After how many names `look_at` raises `LooksLong`; None: never.
+    """
+
+    def __init__(
+        self,
+        workspace: str,
+        own: OwnPlaces,
+        is_ours: IsOurs = nothing_is_ours,
+        glance: int | None = None,
+    ) -> None:
         self.paths: list[PathFact] = []
         self.unproved = ""
         """The first file that is used and may lie outside of the workspace, or may be lost, as a sentence."""
@@ -45,8 +68,11 @@ class WordFacts:
         self.unread = ""
         """Why not everything was looked at."""
         self._workspace = workspace
+        self._top = f"{workspace.rstrip('/')}/"
         self._own = own
         self._entries = MAX_ENTRIES
+        self._found = MAX_FOUND
+        self._glance = glance
         self._looks: dict[str, os.stat_result | None] = {}
         self._is_ours = is_ours
         self._keeps_ignoring = True
@@ -122,12 +148,13 @@ class WordFacts:
             self._doubt(word, f"may have what the command itself makes ({makes[:80]})", is_bounded=True)
         if self.unproved:
             self.risk = self.risk or f"{word.text[:80]} may have a secret file in it, which may be found."
-        below = _below(folder) if not self.unproved else ()
+        below = self._below(word, folder) if not self.unproved else ()
         for count, entry in enumerate(below):
-            if count >= MAX_ENTRIES:
+            if count >= MAX_ENTRIES or self._found <= 0:
                 self._doubt(word, "has too many files in it")
                 return
-            if found.is_bare and entry.path[len(folder) :].startswith("/-"):
+            self._found -= 1
+            if found.is_bare and entry.path[len(folder.rstrip("/")) :].startswith("/-"):
                 self._doubt(word, "has a name in it that programs take for an option")
             if not (word.deep or _is_picked(entry.name, found.names)):
                 continue
@@ -147,21 +174,21 @@ class WordFacts:
             return text
         if folder:
             return os.path.join(self._workspace, os.path.expanduser(folder), text)
-        return f"{self._workspace}/{text}"
+        return f"{self._top}{text}"
 
     def _real(self, path: str) -> tuple[str, bool]:
         """Return a path with every link followed, and whether there is such a file.
 
         The workspace has no links in its own path. So a path of it is known after one look at each name below.
         """
-        known = f"{self._workspace}/"
+        known = self._top
         names = path[len(known) :].split("/")
         if path.startswith(known) and ".." not in names:
             here = self._workspace
             for name in names:
                 if name in ("", "."):
                     continue
-                here = f"{here}/{name}"
+                here = f"{here.rstrip('/')}/{name}"
                 found = self._look(here)
                 if found is None:
                     return os.path.normpath(path), False
@@ -250,10 +277,38 @@ class WordFacts:
             if depth + 1 == len(wild):
                 yield from found
 
+    def _below(self, word: PathWord, folder: str) -> Iterator[os.DirEntry[str]]:
+        """Return everything under a folder, without following links."""
+        folders = [folder]
+        while folders:
+            here = folders.pop()
+            if is_kernel_path(here, self._workspace):
+                self._doubt(word, f"leads into {here}")
+                continue
+            try:
+                with os.scandir(here) as entries:
+                    for entry in entries:
+                        self._count_glance()
+                        if entry.is_dir(follow_symlinks=False):
+                            folders.append(entry.path)
+                        yield entry
+            except OSError:
+                continue
+
+    def _count_glance(self) -> None:
+        if self._glance is not None:
+            if self._glance <= 0:
+                raise LooksLong
+            self._glance -= 1
+
     def _entries_of(self, folder: str) -> Iterator[os.DirEntry[str]]:
+        if is_kernel_path(folder, self._workspace):
+            self.unread = self.unread or f"it looks into {folder}"
+            return
         try:
             with os.scandir(folder) as entries:
                 for entry in entries:
+                    self._count_glance()
                     if self._entries <= 0:
                         self.unread = "it looks at too many names"
                         return
@@ -273,20 +328,6 @@ def _makes_strange(word: PathWord) -> bool:
     if not word.is_used or word.access == "read":
         return False
     return word.access == "tree" or not _ONE_WORD.fullmatch(word.text)
-
-
-def _below(folder: str) -> Iterator[os.DirEntry[str]]:
-    """Return everything under a folder, without following links."""
-    folders = [folder]
-    while folders:
-        try:
-            with os.scandir(folders.pop()) as entries:
-                for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        folders.append(entry.path)
-                    yield entry
-        except OSError:
-            continue
 
 
 def _is_picked(name: str, patterns: Sequence[str]) -> bool:

@@ -90,9 +90,10 @@ class OwnPlaces(msgspec.Struct, frozen=True):
             kind = identities.get(identity(facts), "") if facts is not None else ""
             if kind == HOME or (kind and not below):
                 return kind + below
-            if here == "/":
+            above, name = os.path.split(here)
+            if above == here:  # the root of the disk, in whatever spelling
                 return ""
-            here, name = os.path.split(here)
+            here = above
             below = f"/{name}{below}"
             facts = look(here) if here != within else None
         above = _own_kind(within, tuple(identities.items())) if identities else ""
