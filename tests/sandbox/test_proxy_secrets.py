@@ -163,6 +163,42 @@ def test_a_value_within_another_one_and_one_that_overlaps_it_are_hidden_whole() 
         assert shown(text, size, (inner, outer, beside)) == b"*" * len(text)
 
 
+ECHOED = {
+    "html/template of Go": {"+": "&#43;", "'": "&#39;"},
+    "Gson": {"=": "\\u003d", "'": "\\u0027"},
+    "mustache": {"/": "&#x2F;", "=": "&#x3D;", "'": "&#39;"},
+    ".NET": {"+": "&#x2B;", "'": "&#x27;"},
+    "XML": {"'": "&apos;"},
+    "JSON in JSON": {"=": "\\\\u003d"},
+    "URL": {"+": "%2B", "/": "%2F", "=": "%3D", "'": "%27"},
+}
+
+
+@pytest.mark.requirement("S7")
+@pytest.mark.parametrize("server", ECHOED)
+def test_a_value_is_hidden_as_servers_of_other_languages_echo_it_however_it_is_cut(server: str) -> None:
+    value = "Zx8+kd/Q2m'Vq7=="
+    echoed = "".join(ECHOED[server].get(char, char) for char in value)
+    text, expected = f"<{echoed}><{echoed}>".encode(), f"<{'*' * len(echoed)}>".encode() * 2
+    for size in range(1, len(text) + 1):
+        hiding = Hiding([value])
+        shown = [hiding.take(text[at : at + size]) for at in range(0, len(text), size)]
+        assert b"".join([*shown, hiding.rest()]) == expected
+
+
+@pytest.mark.requirement("S7")
+def test_base64_shows_no_bit_of_a_value_with_or_without_line_breaks() -> None:
+    for before in range(60):
+        shows = set()
+        for first, last in ("90", "zZ", "aa"):
+            whole = base64.b64encode(f"{'~' * before}{first}tulip-under-moons{last}:".encode()).decode()
+            for text in (whole, "\n".join(whole[at : at + 60] for at in range(0, len(whole), 60))):
+                hidden = Hiding([f"{first}tulip-under-moons{last}"]).whole(text.encode())
+                shows.add(hidden.replace(b"\n", b""))
+        # A star more stands where a line ended.
+        assert len({each.replace(b"*", b"") for each in shows}) == 1
+
+
 @pytest.mark.requirement("S7")
 def test_neither_what_is_shown_nor_what_comes_late_tells_a_part_of_a_value() -> None:
     """A program that chooses what the server sends learns nothing from a guess that is right but for its end."""

@@ -17,8 +17,8 @@ from holdfast.redact.redactor import (
     KNOWN_SECRET_MIN_CHARS,
     Redactor,
     ever_known,
-    forms_of,
     make_redactor,
+    spellings_of,
 )
 from holdfast.redact.spans import Span
 from holdfast.redact.stream import STREAM_PENDING_MAX_CHARS, StreamRedactor
@@ -31,7 +31,7 @@ __all__ = [
     "Span",
     "StreamRedactor",
     "ever_known",
-    "forms_of",
     "make_redactor",
     "part_of",
+    "spellings_of",
 ]

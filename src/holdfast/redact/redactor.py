@@ -5,19 +5,15 @@
 
 from __future__ import annotations
 
-import base64
-import html
-import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from itertools import islice
+from itertools import chain, islice
 from threading import Lock
 from typing import NamedTuple
-from urllib.parse import quote, quote_plus
 
 from holdfast.redact.likely import GATE, Part, around, find_likely, open_parts
-from holdfast.redact.spans import Span, apart, places
+from holdfast.redact.spans import Span, apart
+from holdfast.redact.spelling import Spelling, form_of, spellings
 from holdfast.redact.sure import without_sure
 
 KNOWN_SECRET_MIN_CHARS = 8
@@ -37,11 +33,35 @@ _PASSES_MAX = 8
 
 
 class _Needle(NamedTuple):
-    """A form of a secret, as it may be in a text."""
+    """A form of a secret, which a text may have in several spellings."""
 
-    text: str
+    spelling: Spelling
     kind: str
     name: str
+
+    @property
+    def text(self) -> str:
+        return self.spelling.text
+
+
+_Gates = tuple[tuple[str, _Needle], ...]
+"""What to look for first, and what may be in a text that has it."""
+
+
+class _Merged:
+    """What a redactor looks for: the known secrets, and what only looked like one."""
+
+    def __init__(self, known: tuple[_Needle, ...], needles: tuple[_Needle, ...]) -> None:
+        self.known = known
+        self.all = needles
+        self.longest = max((each.spelling.most for each in needles), default=0)
+        self._gates = [
+            tuple((gate, each) for each in needles for gate in each.spelling.gates[form]) for form in range(3)
+        ]
+
+    def gates(self, text: str) -> _Gates:
+        """Return what to look for in a text."""
+        return self._gates[form_of(text)] if self.all else ()
 
 
 class _Ever:
@@ -73,7 +93,7 @@ class _Known:
         self.take(needles)
         self.named = needles
         """Those that `known_in` finds."""
-        self.learnt: dict[str, frozenset[str]] = {}
+        self.learnt: dict[str, dict[str, _Needle]] = {}
         """The forms of the values that were learnt, by where they are from."""
         self.lock = Lock()
 
@@ -92,26 +112,21 @@ class Redactor:
     """
 
     def __init__(self, known: Mapping[str, str] | None = None) -> None:
-        names = {value: name for name, value in (known or {}).items() if len(value) >= KNOWN_SECRET_MIN_CHARS}
-        forms = {form: name for value, name in names.items() for form in _forms(value)}
-        self._known = _Known(_sorted(_Needle(form, KNOWN, name) for form, name in forms.items()))
+        self._known = _Known(_sorted(_needles_of(known or {}).values()))
         self._likely: tuple[_Needle, ...] = ()
-        self._merged = (self._known.needles, self._known.needles)
+        self._merged = _Merged(self._known.needles, self._known.needles)
 
     @property
-    def _needles(self) -> tuple[_Needle, ...]:
-        known, merged = self._merged
-        if known is not self._known.needles:
+    def _needles(self) -> _Merged:
+        merged = self._merged
+        if merged.known is not self._known.needles:
             known = self._known.needles
-            merged = _sorted([*known, *self._likely])
-            self._merged = (known, merged)
+            merged = self._merged = _Merged(known, _sorted([*known, *self._likely]))
         return merged
 
     def know(self, known: Mapping[str, str]) -> None:
         """Know these secrets too, by name, from now on and in every redactor that was made from this one."""
-        named = {
-            form: _Needle(form, KNOWN, name) for name, value in known.items() for form in forms_of(value)
-        }
+        named = _needles_of(known)
         with self._known.lock:
             self._known.named = _sorted(({each.text: each for each in self._known.named} | named).values())
             learnt = [each for each in self._known.needles if not each.name and each.text not in named]
@@ -120,34 +135,33 @@ class Redactor:
     def learn(self, values: Iterable[str], source: str) -> None:
         """Mask these values too, from now on and in every redactor that was made from this one. They take the place
         of what was learnt from the same source, and have no name, so `known_in` does not find them."""
-        forms = frozenset(form for value in values for form in forms_of(value))
+        forms = {each.text: _Needle(each, KNOWN, "") for value in values for each in spellings_of(value)}
         with self._known.lock:
             self._known.learnt[source] = forms
-            learnt = set().union(*self._known.learnt.values()) - {each.text for each in self._known.named}
-            needles = [*self._known.named, *(_Needle(form, KNOWN, "") for form in learnt)]
-            self._known.take(_sorted(needles))
+            learnt = dict(chain.from_iterable(each.items() for each in self._known.learnt.values()))
+            named = {each.text: each for each in self._known.named}
+            self._known.take(_sorted((learnt | named).values()))
 
     def also(self, values: Iterable[str]) -> Redactor:
         """Return a redactor that masks these values everywhere: what only looked like a secret in one place is masked
         in all places, unless it is probably a word.
         """
-        written = {form for value in values if _is_telling(value) for form in _written(value)}
+        telling = {value for value in values if _is_telling(value)}
         other = Redactor()
         other._known = self._known
-        other._likely = (*self._likely, *(_Needle(form, LIKELY, "") for form in written))
-        other._merged = ((), other._likely)
+        other._likely = (*self._likely, *(_Needle(Spelling(value), LIKELY, "") for value in telling))
+        other._merged = _Merged((), other._likely)
         return other
 
     @property
     def longest_known(self) -> int:
         """Return the length of the longest form of a known secret, in characters."""
-        needles = self._needles
-        return len(needles[0].text) if needles else 0
+        return self._needles.longest
 
     def known_in(self, text: str) -> str:
         """Return the name of a known secret in the text, plain or in a common encoding; empty if it has no secret."""
-        for needle in self._needles:
-            if needle.name and needle.text in text:
+        for gate, needle in self._needles.gates(text):
+            if needle.name and gate in text and needle.spelling.is_in(text):
                 return needle.name
         return ""
 
@@ -159,12 +173,12 @@ class Redactor:
 
     def _find(self, text: str, parts: list[Part], *, is_cut: bool) -> list[Span]:
         found: list[Span] = []
-        known, needles = self._merged  # without the call of `_needles`, because this is often asked
-        for needle, kind, _ in needles if known is self._known.needles else self._needles:
-            if needle in text:
-                found += [Span(at, at + len(needle), kind) for at in places(text, needle)]
-            if is_cut:
-                found += _begun_at_end(text, needle)
+        needles = self._needles
+        for gate, needle in needles.gates(text):
+            if gate in text:
+                found += [Span(*place, needle.kind) for place in needle.spelling.places(text)]
+        if is_cut:
+            found += _begun_at_end(text, needles.all)
         if parts:
             found += find_likely(text, parts)
         return apart(found) if found else found
@@ -180,9 +194,8 @@ class Redactor:
         return not self._has_known(joined) and GATE.is_shut(joined)
 
     def _has_known(self, text: str) -> bool:
-        known, needles = self._merged  # without the call of `_needles`, because this is often asked
-        needles = needles if known is self._known.needles else self._needles
-        return any(needle.text in text for needle in needles) if needles else False
+        gates = self._needles.gates(text)
+        return any(gate in text and needle.spelling.is_in(text) for gate, needle in gates) if gates else False
 
     def __call__(self, text: str, *, is_cut: bool = False) -> str:
         parts = open_parts(text)
@@ -236,14 +249,18 @@ def _masked(text: str, spans: list[Span]) -> tuple[str, str]:
     return masked, "\n".join(lines)
 
 
-def _begun_at_end(text: str, needle: str) -> Iterator[Span]:
-    first = max(len(text) - len(needle) + 1, 0)
-    at = text.find(needle[:KNOWN_SECRET_MIN_CHARS], first)
-    while at >= 0:
-        if needle.startswith(text[at:]):
+def _begun_at_end(text: str, needles: Iterable[_Needle]) -> Iterator[Span]:
+    for needle in needles:
+        at = needle.spelling.begun(text)
+        if at is not None:
             yield Span(at, len(text), KNOWN)
-            return
-        at = text.find(needle[:KNOWN_SECRET_MIN_CHARS], at + 1)
+
+
+def _needles_of(known: Mapping[str, str]) -> dict[str, _Needle]:
+    """Return the forms of secrets, which are given by name."""
+    return {
+        each.text: _Needle(each, KNOWN, name) for name, value in known.items() for each in spellings_of(value)
+    }
 
 
 def _sorted(needles: Iterable[_Needle]) -> tuple[_Needle, ...]:
@@ -257,39 +274,9 @@ def _is_telling(value: str) -> bool:
     )
 
 
-_GO = {ord(each): f"\\u{ord(each):04x}" for each in "&<>"}
-_DOTNET = {ord(each): f"\\u{ord(each):04X}" for each in "&<>+'\"`"}
-"""How the usual JSON encoders of these languages write characters that mean something in HTML."""
-
-
-def _written(value: str) -> Iterator[str]:
-    """Return the value plain, JSON-escaped and HTML-escaped, as servers of several languages write it."""
-    short, plain = json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]
-    yield from (value, short, plain, short.translate(_GO), value.translate(_DOTNET))
-    yield from (
-        html.escape(value),
-        html.escape(value).replace("&#x27;", "&#39;"),
-        html.escape(value, quote=False),
-    )
-
-
-def forms_of(value: str) -> Iterator[str]:
+def spellings_of(value: str) -> Iterator[Spelling]:
     """Return a value in all forms in which it is looked for; none if it is too short."""
-    return _forms(value) if len(value) >= KNOWN_SECRET_MIN_CHARS else iter(())
-
-
-def _forms(value: str) -> Iterator[str]:
-    """Return the value plain, JSON-escaped, URL-encoded, in hex, and in base64 at each of three alignments."""
-    raw = value.encode("utf-8", "surrogatepass")
-    urls = [quote(raw), quote(raw, safe=""), quote_plus(raw)]
-    lower = [re.sub("%..", lambda code: code[0].lower(), url) for url in urls]
-    forms = [*_written(value), raw.hex(), raw.hex().upper(), *urls, *lower]
-    for shift in range(3):
-        plain = base64.b64encode(bytes(shift) + raw).decode("ascii")
-        core = plain[-(-shift * 8 // 6) : (shift + len(raw)) * 8 // 6]
-        forms += [core, core.replace("+", "-").replace("/", "_")]
-    forms += [form.replace("/", "\\/") for form in forms]  # so PHP writes JSON
-    yield from (form for form in dict.fromkeys(forms) if len(form) >= KNOWN_SECRET_MIN_CHARS)
+    return spellings(value) if len(value) >= KNOWN_SECRET_MIN_CHARS else iter(())
 
 
 class _Seen(Redactor):

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from holdfast.policy.urls import may_have_secret, target_of
 from holdfast.protocol.allowed import host_is_allowed
 from holdfast.protocol.traffic import StandIn
-from holdfast.redact import forms_of
+from holdfast.redact import spellings_of
 from holdfast.sandbox.proxy_heads import Head, same
 
 _BASIC = "basic "
@@ -105,8 +105,8 @@ class Hiding:
     """
 
     def __init__(self, values: Iterable[str]) -> None:
-        self._forms = tuple({form.encode() for each in values for form in forms_of(each)})
-        self._kept = max(map(len, self._forms), default=1) - 1
+        self._forms = tuple(form for each in values for form in spellings_of(each))
+        self._kept = max((form.most for form in self._forms), default=1) - 1
         self._tail = b""
         """What is not shown yet."""
         self._hidden = 0
@@ -132,12 +132,10 @@ class Hiding:
 
     def _stars(self, text: bytes, end: int, hidden: int = 0) -> tuple[bytes, int]:
         """Return the text up to an end, and how many bytes behind it belong to what begins before."""
-        places = [(0, hidden)]
+        places, chars = [(0, hidden)], text.decode("latin-1")
         for form in self._forms:
-            at = text.find(form, 0, end + len(form) - 1)
-            while at >= 0:
-                places.append((at, at + len(form)))
-                at = text.find(form, at + 1, end + len(form) - 1)
+            if any(gate in chars for gate in form.gates[-1]):
+                places += [place for place in form.places(chars) if place[0] < end]
         shown = bytearray(text[:end])
         for begin, stop in places:
             shown[begin:stop] = b"*" * (min(stop, end) - begin)
