@@ -8,6 +8,7 @@ Expected outcomes of a run (a refused call, a spent budget, a failed provider) a
     ├── UsageError            2   the caller asked for something impossible
     │   ├── ConfigError       2   a configuration file or value is wrong (all problems at once)
     │   ├── Forbidden         2   the sender lacks a scope; nothing was accepted
+    │   ├── SecretsSealed     2   a running process cannot read the secrets that were stored meanwhile
     │   ├── NoSuchSession     2   no session, approval or record by that name
     │   └── RecordErased      2   an erased record is needed
     ├── NoOutput              1   a run has no output to return
@@ -79,6 +80,12 @@ class Forbidden(UsageError):
     """The sender may not do this. Nothing was accepted."""
 
     code = "forbidden"
+
+
+class SecretsSealed(UsageError):
+    """Secrets were stored while this process ran, and it cannot read them. So it could not mask them."""
+
+    code = "secrets_sealed"
 
 
 class NoSuchSession(UsageError):

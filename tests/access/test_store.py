@@ -19,7 +19,9 @@ from keyring.backends import fail
 
 from holdfast.access.sealing import KEY_FILE_VARIABLE, KEY_VARIABLE
 from holdfast.access.store import FILE, LOCK, MOST_SECRETS, NEW, SecretStore
-from holdfast.errors import StorageCorrupt, StorageError, StorageNewer, UsageError
+from holdfast.access.stored import StoredSecrets
+from holdfast.errors import SecretsSealed, StorageCorrupt, StorageError, StorageNewer, UsageError
+from holdfast.redact import Redactor
 from tests.syncs import record_syncs
 
 KEY = "5e" * 32
@@ -346,3 +348,43 @@ def test_no_write_follows_a_link(filled: Path, tmp_path_factory: pytest.TempPath
     with pytest.raises(StorageError):
         store(filled).set("A", VALUE + "3", NOW_MS)
     assert (other.read_text(), store(filled).values()["A"]) == ("mine", VALUE)
+
+
+@pytest.mark.requirement("S7")
+@pytest.mark.parametrize("environ", [{}, {KEY_VARIABLE: OTHER_KEY}])
+def test_a_running_process_that_cannot_read_what_was_stored_stops(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    stored = StoredSecrets(tmp_path, environ, Redactor())
+    stored.look()
+    store(tmp_path).set("A", VALUE, NOW_MS)
+    for _ in range(2):
+        with pytest.raises(SecretsSealed, match="key"):
+            stored.look()
+    store(tmp_path).remove("A")
+    stored.look()
+
+
+@pytest.mark.requirement("S7")
+def test_a_running_process_never_uses_a_value_that_the_store_no_longer_has(filled: Path) -> None:
+    redact = Redactor()
+    stored = StoredSecrets(filled, {KEY_VARIABLE: KEY}, redact)
+    assert stored.value("A") == VALUE
+    store(filled).remove("A")
+    with pytest.raises(UsageError, match="There is no secret A"):
+        stored.value("A")
+    store(filled).remove("b.c-d_1")
+    store(filled, OTHER_KEY).set("b.c-d_1", VALUE, NOW_MS)
+    with pytest.raises(SecretsSealed, match="does not fit"):
+        stored.value("b.c-d_1")
+    (filled / FILE).write_bytes(b"{")
+    with pytest.raises(StorageCorrupt):
+        stored.value("b.c-d_1")
+    assert redact(VALUE) == "[redacted:known]"
+
+
+@pytest.mark.requirement("A14")
+def test_a_file_of_deep_json_is_something_else(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text('{"a":' * 100_000 + "1" + "}" * 100_000)
+    with pytest.raises(StorageCorrupt, match="was left as it is"):
+        store(tmp_path).values()

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from holdfast import Agent, tool
 from holdfast.access.sealing import KEY_VARIABLE
 from holdfast.access.store import FILE, SecretStore
 from holdfast.access.stored import StoredSecrets
@@ -21,7 +22,7 @@ from holdfast.app import App, open_app
 from holdfast.cli.edge import LOG_FILE, tell_bug
 from holdfast.config.load import load_only
 from holdfast.config.paths import Home
-from holdfast.errors import UsageError
+from holdfast.errors import SecretsSealed, UsageError
 from holdfast.protocol.fence import Finding
 from holdfast.redact import Redactor
 from holdfast.sandbox import bubblewrap, landlock
@@ -158,6 +159,23 @@ async def test_a_running_process_knows_what_another_one_stores_before_it_masks_t
         assert app.redact.known_in(VALUE) == "MINE", "it was secret, and may be in texts"
         with pytest.raises(UsageError, match="There is no secret MINE"):
             app.stored.value("MINE")
+
+
+@pytest.mark.requirement("S7")
+async def test_a_running_process_that_cannot_read_a_new_secret_stores_nothing_more(tmp_path: Path) -> None:
+    home, script = tmp_path / "home", tmp_path / "script.jsonl"
+    script.write_text("\n".join(map(json.dumps, [calls("look_up"), says(f"It is {VALUE}.")])))
+
+    @tool
+    def look_up() -> str:
+        """Return what somebody stores as a secret at this moment."""
+        home_with(home)
+        return f"It is {VALUE}."
+
+    async with Agent(model=f"script:{script}", tools=[look_up], home=home) as agent:
+        with pytest.raises(SecretsSealed, match="their key is missing"):
+            await agent.run("Look it up.")
+    assert VALUE.encode() not in bytes_of(home)
 
 
 @pytest.mark.requirement("S7")

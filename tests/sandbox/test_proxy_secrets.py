@@ -65,6 +65,7 @@ def test_a_mark_is_found_in_basic_authentication() -> None:
         (f"sso-key id7:{MARK}", True), (f"Bearer of-else-9 {MARK}", False), (f"Bearer of-else, Bearer {MARK}", False),
         (f"{MARK}, of-else", False), (f"session=of-else; x={MARK}", False), (f"of-else-9={MARK}", False),
         (f"{MARK}{MARK}", False), (basic(f"of-else:x{MARK}"), False), (basic(f"{MARK}:of-else"), False),
+        (basic(f"x{MARK}y:{MARK}"), False), (basic(f"{MARK}:{MARK}"), False),
     ],
 )  # fmt: skip
 @pytest.mark.requirement("S7")
@@ -195,7 +196,7 @@ def test_base64_shows_no_bit_of_a_value_with_or_without_line_breaks() -> None:
             for text in (whole, "\n".join(whole[at : at + 60] for at in range(0, len(whole), 60))):
                 hidden = Hiding([f"{first}tulip-under-moons{last}"]).whole(text.encode())
                 shows.add(hidden.replace(b"\n", b""))
-        # A star more stands where a line ended.
+        # The end of a line becomes a star, too.
         assert len({each.replace(b"*", b"") for each in shows}) == 1
 
 

@@ -120,7 +120,7 @@ class SecretStore:
             content = msgspec.json.decode(data, type=Content)
             if all(map(_NAME.fullmatch, content.entries)):
                 return content
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             pass
         raise StorageCorrupt(
             f"{self.path} is damaged, or no secret store of Holdfast; it was left as it is.",

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from holdfast.access.store import FILE, SecretStore
-from holdfast.errors import HoldfastError, UsageError
+from holdfast.errors import SecretsSealed, UsageError
 from holdfast.redact import Redactor
 from holdfast.sandbox.cores import leave_no_core
 
@@ -39,20 +39,24 @@ class StoredSecrets:
         self._read()
 
     def look(self) -> None:
-        """Learn what was stored since the last look, as one `stat` tells. If the file cannot be read, what was known
-        stays.
+        """Learn what was stored since the last look, as one `stat` tells.
+
+        Raises:
+            SecretsSealed: the key is missing or does not fit. Nothing may be stored or sent: it could not be masked.
+            StorageError: the file cannot be read. The same holds.
         """
         if self._store is not None and _stamp(self._path) != self._stamp:
             try:
                 self._read()
-            except HoldfastError:
-                return
+            except UsageError as error:
+                raise SecretsSealed(error.message, hint=error.hint) from error
 
     def value(self, name: str) -> str:
         """Return the value of a secret.
 
         Raises:
-            UsageError: no secret has this name.
+            UsageError: no secret has this name, or the secrets cannot be read as they are now.
+            StorageError: their file cannot be read.
         """
         self.look()
         value = self._values.get(name)

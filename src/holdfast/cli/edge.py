@@ -104,9 +104,8 @@ def _redactor(arguments: Sequence[str]) -> Redactor:
     """Return what masks all that this process has ever known, and what the environment and the store have now."""
     redact = ever_known()
     redact.know(named_secrets(os.environ))
-    with suppress(
-        HoldfastError
-    ):  # what cannot be read now is what this process knew, if it has read it before
+    # What cannot be read now is what this process knew, if it has read it before. The bug may be in reading it.
+    with suppress(Exception):
         stored = import_module(_STORED).StoredSecrets
         stored(find_home(home_flag(arguments), os.environ).folder, os.environ, redact)
     return redact

@@ -93,7 +93,7 @@ class Spelling:
         return next(self.places(text), None) is not None
 
     def begun(self, text: str) -> int | None:
-        """Return where the beginning of a spelling starts that ends the text; None if there is none."""
+        """Return where the beginning of a spelling starts that ends the text; None if nothing began."""
         first = max(len(text) - self.most + 1, 0)
         if text.find(self._head_gate, first) < 0:
             return None

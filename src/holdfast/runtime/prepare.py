@@ -22,7 +22,7 @@ from holdfast.core.measure import expected_tokens
 from holdfast.core.prompted import Prompted
 from holdfast.core.state import Call, Permission, State, facts, facts_for, shares_request
 from holdfast.core.wanted import Admit, Prepare, PrepareRequest, PrepareSide
-from holdfast.errors import Fenced, HoldfastError, StorageError
+from holdfast.errors import Fenced, HoldfastError, SecretsSealed, StorageError
 from holdfast.protocol.answers import ANSWER, Answer
 from holdfast.protocol.compaction import ContextCompacted, Reason
 from holdfast.protocol.events import SummaryDiscarded
@@ -119,7 +119,7 @@ class Planner:
         """
         try:
             result = await found
-        except (Fenced, StorageError):
+        except (Fenced, SecretsSealed, StorageError):
             raise
         except Exception as error:
             return Finding(step, self._failed(step, error), state)

@@ -20,7 +20,7 @@ from holdfast.core.evidence import evidence_of
 from holdfast.core.model_calls import most_tool_calls
 from holdfast.core.state import State
 from holdfast.core.wanted import Attempt, CallModel, Notify, RunHook, RunTool
-from holdfast.errors import Fenced, Lapsed, StorageError
+from holdfast.errors import Fenced, Lapsed, SecretsSealed, StorageError
 from holdfast.protocol.failures import SAID_CHARS, Failure, FailureCode
 from holdfast.protocol.hooks import failure_of
 from holdfast.protocol.ids import call_id
@@ -126,6 +126,7 @@ class Runner:
         Raises:
             Fenced: the lease ended before the effect. Nothing of the attempt is recorded.
             StorageError: the store failed, so nothing can be recorded. This is not an outcome of the attempt.
+            SecretsSealed: the same; nobody could mask the outcome.
         """
         started_ms = self._ports.clock.uptime_ms()
         first = _FirstDelta(self._ports, started_ms)
@@ -146,7 +147,7 @@ class Runner:
             else:
                 assert isinstance(action, RunHook)
                 result = await answer_of(self._ports, self._apart, action, state, self._check)
-        except (Fenced, StorageError):
+        except (Fenced, SecretsSealed, StorageError):
             raise
         except asyncio.CancelledError:  # before its effect: from there on, the work itself says what was cut
             result = _cut(action)

@@ -39,6 +39,7 @@ _OF_A_CONNECTION = frozenset(
 """Headers of a response that are not sent on."""
 _OF_A_BODY = frozenset({"content-length", "transfer-encoding", "trailer"})
 _WITHOUT_BODY = (204, 304)
+_PARTIAL = 206
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -154,13 +155,15 @@ def framed(answer: Answer, method: str, minor: int) -> tuple[Answer, Length]:
     its body ends.
 
     Raises:
-        Unreadable: the body is compressed, or nobody can tell where it ends.
+        Unreadable: the body is compressed or a piece of one, or nobody can tell where it ends.
     """
     lengths = {value for name, value in answer.headers if name.lower() == "content-length"}
     codings = [value.lower() for name, value in answer.headers if name.lower() == "transfer-encoding"]
     encodings = [value.lower() for name, value in answer.headers if name.lower() == "content-encoding"]
     kept = tuple((name, value) for name, value in answer.headers if name.lower() not in _OF_A_BODY)
     plain = msgspec.structs.replace(answer, headers=kept)
+    if answer.status == _PARTIAL or any(name.lower() == "content-range" for name, _ in answer.headers):
+        raise Unreadable(502, "The server sent a piece of its response. A secret may be cut by it.")
     if len(lengths) > 1 or not all(map(_LENGTH.fullmatch, lengths)):
         raise Unreadable(502, "The server does not say plainly how long its response is.")
     told = tuple(("Content-Length", length) for length in lengths)

@@ -23,7 +23,7 @@ _NO_PASSWORDS = ("", "x-oauth-basic")
 """What programs send as the password when the secret is the user."""
 _ALONE = re.compile(r'(?:[A-Za-z][A-Za-z-]{0,30}[ \t]+)?(?:[A-Za-z][A-Za-z_-]{0,30}=)?("?)\{\}\1')
 """What may be around a mark: the name of a scheme, and the name of a parameter."""
-_DROPPED = frozenset({"accept-encoding", "a-im", "range", "if-range"})
+_DROPPED = frozenset({"accept-encoding", "a-im", "range", "if-range", "request-range", "x-ms-range"})
 """With these, a response could bring a secret back compressed or in pieces, where nobody finds it."""
 
 
@@ -77,7 +77,7 @@ def _filled(value: str, stand_in: StandIn) -> str:
     plain, mark = _plain(value), stand_in.mark
     if plain != value:
         user, _, password = plain.partition(":")
-        if password != mark and (user != mark or password not in _NO_PASSWORDS):
+        if plain.count(mark) != 1 or (password != mark and (user != mark or password not in _NO_PASSWORDS)):
             return ""
         return value[: len(_BASIC)] + base64.b64encode(plain.replace(mark, stand_in.value).encode()).decode()
     is_alone = _ALONE.fullmatch(value.replace(mark, "{}", 1)) is not None
