@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from holdfast.protocol.fence import Undone
 from holdfast.tools.aside import put_aside, put_right, seen, told
+from holdfast.tools.folders import fixed
 from tests.tools.ordinary import as_an_ordinary_user
 
 
@@ -137,12 +138,27 @@ def test_nothing_is_renamed_through_a_link(tmp_path: Path) -> None:
         ("echo x > .git/hooks/pre-commit", [".git/hooks"]),
         ("git config core.fsmonitor ./x", [".git/config"]),
         ("git config include.path ../x", [".git/config"]),
+        ("git config core.worktree ..", [".git/config"]),
+        ("git config remote.o.url 'ext::sh -c evil'", [".git/config"]),
+        ("git config branch.main.remote 'ext::sh -c evil'", [".git/config"]),
+        ("git config submodule.s.update '!evil'", [".git/config"]),
+        ("git config url.x.insteadOf https://a/", [".git/config"]),
+        ("printf '[core]fsmonitor=x' >> .git/config", [".git/config"]),
+        ("git remote add o https://example.com/x.git", []),
+        ("git remote add o ../x && git config user.name 'A B'", []),
+        ("git remote add o git@example.com:x.git", []),
+        ("mv .git/config c; mkfifo .git/config", [".git/config"]),
+        ("ln .git/config second", [".git/config"]),
+        ("mkdir -p .git/remotes; echo 'URL: x' > .git/remotes/origin", [".git/remotes"]),
     ],
 )
 def test_a_new_repository_is_harmless_as_git_makes_it(tmp_path: Path, change: str, aside: list[str]) -> None:
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     subprocess.run(["sh", "-c", change], cwd=tmp_path, check=True)
-    paths = [str(tmp_path / ".git" / name) for name in ("hooks", "config", "info", "commondir")]
+    paths = [
+        str(tmp_path / ".git" / name)
+        for name in ("hooks", "config", "info", "commondir", "remotes", "branches")
+    ]
     assert relative(put_right({}, paths), tmp_path) == aside
 
 
@@ -264,10 +280,12 @@ def test_git_runs_no_program_of_the_workspace_when_a_person_continues_a_cherry_p
     ("change", "aside"),
     [
         ("true", []),
-        ("echo ../../evil > {0}/commondir", ["{0}"]),
-        ("echo '[core]' > {0}/config.worktree", ["{0}"]),
-        ("mkdir {0}/rebase-merge", ["{0}"]),
-        ("rm {0}/commondir; ln -s ../../x {0}/commondir", ["{0}"]),
+        ("echo ../../evil > {0}/commondir", ["{0}/commondir"]),
+        ("printf '[core]\\n\\tfsmonitor = x' > {0}/config.worktree", ["{0}/config.worktree"]),
+        ("mkdir {0}/rebase-merge; echo 'exec x' > {0}/rebase-merge/todo", ["{0}/rebase-merge/todo"]),
+        ("rm {0}/commondir; ln -s ../../x {0}/commondir", ["{0}/commondir"]),
+        ("rm {0}/commondir; mkfifo {0}/commondir", ["{0}/commondir"]),
+        ("mkdir {0}/hooks; echo x > {0}/hooks/pre-commit", ["{0}/hooks"]),
     ],
 )
 def test_a_worktree_that_a_person_makes_meanwhile_stays_as_git_made_it(
@@ -278,14 +296,14 @@ def test_a_worktree_that_a_person_makes_meanwhile_stays_as_git_made_it(
     conflicting(top)
     place = top / "tree" if where == "within" else tmp_path / "tree"
     paths = [*rebase_places(top), str(top / ".git" / "config"), str(top / "tree" / ".git")]
+    entry = ".git/worktrees/tree"
+    paths += fixed(str(top / entry), ".git", is_folder=True)
     before = seen(paths)
     git(top, "worktree", "add", "-q", str(place), "base")
     assert (place / ".git").is_file()
-    entry = ".git/worktrees/tree"
     subprocess.run(["sh", "-c", change.format(entry)], cwd=top, check=True)
     found = relative(put_right(before, paths), top)
-    more = ["tree/.git"] if aside and where == "within" else []
-    assert found == [each.format(entry) for each in aside] + more
+    assert found == [each.format(entry) for each in aside]
 
 
 @pytest.mark.requirement("L2")

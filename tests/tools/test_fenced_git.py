@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.protocol.fence import Launch
+from holdfast.protocol.fence import Backend, Finding, Launch
 from holdfast.protocol.settings import Walls
-from holdfast.sandbox import bubblewrap
+from holdfast.sandbox import bubblewrap, landlock
 from holdfast.sandbox.bubblewrap import Bubblewrap
 from holdfast.sandbox.process import Ended, Processes, clean_environment
 from holdfast.testing.clock import never_over
@@ -143,3 +143,89 @@ async def test_the_hooks_of_a_bare_repository_of_any_name_cannot_be_changed(tmp_
     assert (await ran(tmp_path / "workspace", "echo true > server/hooks/pre-receive")).exit_code
     assert (await ran(tmp_path / "workspace", "git push -q server HEAD:refs/heads/main")).exit_code == 0
     assert git(tmp_path / "workspace" / "server", "log", "-1", "--format=%s", "main") == "first"
+
+
+async def undone(workspace: Path, backend: Backend, *commands: str) -> list[Ended]:
+    """Run commands one after the other, and put right what each changed."""
+    sandbox = (bubblewrap if backend == "bubblewrap" else landlock).make()
+    if isinstance(sandbox, Finding) or (await sandbox.probe()).fault:
+        pytest.skip(f"no {backend} on this machine")
+    fences, processes = Fences(OwnPlaces(), "/home/nobody", backend), Processes(sandbox)
+    ended: list[Ended] = []
+    try:
+        for number, command in enumerate(commands):
+            argv, environ = ("/bin/bash", "-c", command), clean_environment(os.environ)
+            launch = Launch(argv, str(workspace), f"test:git{number}", environ, 60, 60, never_over)
+            around = await fences.around(launch, str(workspace), Walls(backend))
+            ended.append(await processes.run(around, lambda _: None))
+    finally:
+        await processes.aclose()
+    return ended
+
+
+BACKENDS: list[Backend] = ["bubblewrap", "landlock"]
+AS = f"git {' '.join(WHO)}"
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_commits_in_submodules_and_worktrees_of_the_workspace_stay(
+    tmp_path: Path, backend: Backend
+) -> None:
+    top = submodule(tmp_path).parent
+    git(top, "commit", "-qm", "library")
+    git(top, "worktree", "add", "-q", "tree")
+    work = f"touch $RANDOM; git add . && {AS} commit -qm inside && git pull -q . HEAD"
+    for ended in await undone(top, backend, f"cd library; {work}", f"cd tree; {work}", f"cd tree; {work}"):
+        assert (ended.exit_code, ended.put_right.changed) == (0, ()), ended.output
+    for folder in ("library", "tree"):
+        assert git(top / folder, "log", "-1", "--format=%s") == "inside"
+        assert git(top / folder, "status", "--short") == ""
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("place", ["library", "tree"])
+async def test_what_controls_git_in_submodules_and_worktrees_is_kept(
+    tmp_path: Path, backend: Backend, place: str
+) -> None:
+    top = submodule(tmp_path).parent
+    git(top, "worktree", "add", "-q", "tree")
+    common = Path(top, git(top / place, "rev-parse", "--path-format=absolute", "--git-common-dir"))
+    own = Path(top, git(top / place, "rev-parse", "--path-format=absolute", "--git-dir"))
+    kept = [path for path in (common / "config", own / "commondir", own / "gitdir") if path.exists()]
+    before = [path.read_bytes() for path in kept]
+    evil = "; ".join(f"echo '[core] fsmonitor = x' >> {path}" for path in kept)
+    more = f"mkdir -p {own}/hooks; echo x > {own}/hooks/pre-commit; echo '[core] pager = x' > {own}/config.worktree"
+    await undone(top, backend, f"{evil}; {more}; true")
+    assert [path.read_bytes() for path in kept] == before
+    assert not (own / "hooks" / "pre-commit").exists()
+    assert not (own / "config.worktree").exists()
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_a_clone_keeps_its_remote_and_can_be_fetched_later(tmp_path: Path, backend: Backend) -> None:
+    made(tmp_path / "workspace" / "server")
+    commands = "git clone -q server copy", "cd copy; git remote -v; git fetch -q && git pull -q"
+    first, second = await undone(tmp_path / "workspace", backend, *commands)
+    assert (first.exit_code, first.put_right.changed) == (0, ())
+    assert second.exit_code == 0, second.output
+    assert "origin" in second.output
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_a_rebase_goes_on_in_the_next_command(tmp_path: Path, backend: Backend) -> None:
+    top = made(tmp_path / "workspace")
+    begin = "git checkout -qb a; echo 1 > f; git add f; C commit -qm a; git checkout -qb b HEAD~1; echo 2 > f"
+    begin = f"{begin}; git add f; C commit -qm b; C rebase -q a; test -d .git/rebase-merge".replace(
+        "C ", f"{AS} "
+    )
+    first, second = await undone(
+        top, backend, begin, f"echo 3 > f; git add f; GIT_EDITOR=true {AS} rebase --continue"
+    )
+    assert first.exit_code == 0, first.output
+    assert (second.exit_code, second.put_right.changed) == (0, ()), second.output
+    assert not (top / ".git" / "rebase-merge").exists()
+    assert git(top, "log", "-2", "--format=%s").split() == ["b", "a"]

@@ -52,6 +52,33 @@ def fences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fences:
     return Fences(OwnPlaces((str(tmp_path / "home" / ".holdfast"),)), str(tmp_path / "home"))
 
 
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize("way", ["files", "links that lead nowhere", "none"])
+def test_what_controls_git_is_protected_beside_every_head(fences: Fences, workspace: Path, way: str) -> None:
+    touch(workspace / "sub" / "HEAD", workspace / "sub" / "config", workspace / "sub" / "hooks" / "x")
+    for name in ("objects", "refs") if way != "none" else ():
+        place = workspace / "sub" / name
+        place.touch() if way == "files" else place.symlink_to(f"../{name}")
+    assert within(workspace, fences.fence(str(workspace), WALLS).protected) == ["sub/config", "sub/hooks"]
+
+
+@pytest.mark.requirement("L2")
+def test_git_folders_of_submodules_and_worktrees_have_places_of_their_own(
+    fences: Fences, workspace: Path
+) -> None:
+    git = workspace / ".git"
+    folders = [
+        git / "modules" / "libs" / "a",
+        git / "worktrees" / "w",
+        git / "modules" / "b" / "modules" / "c",
+    ]
+    for folder in folders:
+        touch(folder / "HEAD", folder / "config", folder / "index", folder / "objects" / "HEAD")
+    assert within(workspace, fences.fence(str(workspace), WALLS).protected) == [
+        ".git/modules/b/modules/c/config", ".git/modules/libs/a/config", ".git/worktrees/w/config"
+    ]  # fmt: skip
+
+
 def touch(*paths: Path) -> None:
     for path in paths:
         path.parent.mkdir(parents=True, exist_ok=True)

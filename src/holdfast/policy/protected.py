@@ -54,7 +54,7 @@ STEERING: tuple[Named, ...] = (
     Named("deny", "it can run commands, or change how git behaves", (
         ".git$", ".git/hooks", ".git/config", ".git/config.worktree", ".git/commondir", ".git/gitdir", ".git/info",
         ".git/modules", ".git/objects/info", ".git/rebase-apply", ".git/rebase-merge", ".git/sequencer",
-        ".git/worktrees", ".gitconfig", ".config/git",
+        ".git/worktrees", ".git/remotes", ".git/branches", ".gitconfig", ".config/git",
     )),
     Named("deny", "it can run commands, or change how Mercurial behaves", (
         ".hg$", ".hg/hgrc", ".hg/hgrc-not-shared", ".hg/sharedpath", ".hgrc", ".config/hg",
@@ -98,6 +98,8 @@ STEERING: tuple[Named, ...] = (
 )  # fmt: skip
 """The strictest rows come first. The first matching row counts."""
 
+_OF_OTHERS = frozenset({".git/modules", ".git/worktrees"})
+"""Git folders of their own are in there, with places of their own: work in a submodule is recorded there."""
 _FIRST = frozenset(name.rstrip("$").partition("/")[0] for row in STEERING for name in row.names)
 _ODD = re.compile(r"[:~]|[. ](?:\n|\Z)")
 """What a lenient file system leaves out of a name."""
@@ -168,7 +170,7 @@ def fixed_places(name: str, *, is_folder: bool) -> Iterator[tuple[str, ...]]:
         for row in STEERING:
             for place in row.names if row.verdict == "deny" else ():
                 first, *rest = place.rstrip("$").split("/")
-                if first == plain and not (place.endswith("$") and is_folder):
+                if first == plain and not (place in _OF_OTHERS or (place.endswith("$") and is_folder)):
                     yield tuple(rest)
 
 

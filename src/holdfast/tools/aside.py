@@ -5,12 +5,11 @@ link. So the places are compared afterwards. Nothing is removed: a person may ha
 """
 
 # Pathlib cannot work relative to a descriptor, and makes an object for each name.
-# ruff: noqa: PTH101, PTH115, PTH119, PTH120, PTH123, PTH208
+# ruff: noqa: PTH101, PTH115, PTH120
 
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -18,39 +17,13 @@ from contextlib import ExitStack, contextmanager, suppress
 import msgspec
 
 from holdfast.protocol.fence import Undone
+from holdfast.tools.git_made import unwanted
 
 ASIDE = ".put-aside"
 _PASSED = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 """How a folder on the way is opened. Others may let the user pass it and not list it, as many a `/home` does."""
 _LOOKED = stat.S_IRUSR | stat.S_IXUSR
 """What the owner needs to look into a folder."""
-_PASSING = ("rebase-apply", "info")
-"""Folders that git itself makes and removes in its own, and runs nothing from."""
-_NOTED = ("rebase-merge", "sequencer")
-"""Folders in which git notes what it goes on with."""
-_TODO = ("git-rebase-todo", "git-rebase-todo.backup", "todo")
-_STEPS = frozenset(
-    b"pick p reword r edit e squash s fixup f drop d break b label l reset t merge m update-ref u noop revert".split()
-)
-"""The lines of a list of git that run no command."""
-_STRATEGIES = frozenset({b"", b"ort", b"recursive", b"resolve", b"octopus", b"ours", b"subtree"})
-"""Those that git has. It runs a program with the name of any other one."""
-_OPTION = re.compile(
-    rb"\[options\]|\tstrategy = (?:ort|recursive|resolve|octopus|ours|subtree)|\t(?!strategy )[a-z-]+ = [\w.:/+-]*"
-)
-"""A line of the options with which git goes on, as git writes it, that runs no program."""
-_OF_A_WORKTREE = frozenset(
-    {"HEAD", "ORIG_HEAD", "FETCH_HEAD", "COMMIT_EDITMSG", "commondir", "gitdir", "index", "index.lock", "locked",
-     "logs", "refs"}
-)  # fmt: skip
-"""What git has in its folder of a worktree, and runs nothing from."""
-_LIST_BYTES = 1 << 20
-_FRESH = re.compile(
-    r"\[core\]|\t(?:repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks)"
-    r" = \w+"
-)
-"""A line in the configuration of a repository that git has just made."""
-_READ_BYTES = 4_096
 _SHOWN = 100
 """What is not named is only counted, and a person would have to look for it."""
 NOT_YET = "Holdfast keeps what was there, and tries again before the next command. The disk may be full."
@@ -151,7 +124,8 @@ def put_right(before: Mapping[str, Place], paths: Iterable[str]) -> tuple[str, .
         # What moved with its folder stays. What is still in its place has got a second name by a hard link.
         moved = {*before.values()} - {*seen(before).values()}
         made = [path for path in made if now[path] not in moved]
-    changed = opened + [path for each in made for path in _unwanted(each, before) if put_aside(path)]
+    places = {*paths, *before}
+    changed = opened + [path for each in made for path in unwanted(each, places) if put_aside(path)]
     for path, place in before.items():
         if place.target and _target(path) != place.target and _put_back(path, place.target):
             changed.append(path)
@@ -189,100 +163,6 @@ def _shown(name: str) -> str:
     """Return a name on one line, and not too long: a command chose it, and Holdfast says it."""
     plain = name if name.isprintable() else ascii(name)[1:-1]
     return plain if len(plain) <= _NAME_CHARS else f"...{plain[-_NAME_CHARS:]}"
-
-
-def _unwanted(path: str, before: Mapping[str, Place]) -> Iterator[str]:
-    """Yield what must not stay of something new: all of it, parts of it, or nothing."""
-    name = os.path.basename(path)
-    try:
-        if name in (*_PASSING, *_NOTED, "worktrees") and not _is_folder(path):
-            yield path
-        elif name in _NOTED:
-            yield from _running(path)
-        elif name == "worktrees":
-            yield from _odd_worktrees(path)
-        elif (
-            name not in _PASSING and not _is_fresh(path, name) and not _leads_to_worktree(path, name, before)
-        ):
-            yield path
-    except OSError:  # a program closed it, so that nobody can tell
-        yield path
-
-
-def _running(folder: str) -> Iterator[str]:
-    """Yield the notes of git with which it would run a program when a person continues. Without them, a person can
-    still abort.
-    """
-    for name in sorted(os.listdir(folder)):
-        path = f"{folder}/{name}"
-        if not _is_harmless(path, name):
-            yield path
-
-
-def _is_harmless(path: str, name: str) -> bool:
-    """Return whether git runs no program because of a note."""
-    if name in _TODO:
-        return all(map(_is_step, _content(path, b"exec").split(b"\n")))
-    if name == "opts":
-        return all(map(_OPTION.fullmatch, _content(path, b"?").removesuffix(b"\n").split(b"\n")))
-    return name != "strategy" or _content(path, b"?").strip() in _STRATEGIES
-
-
-def _is_step(line: bytes) -> bool:
-    words = line.split(maxsplit=1)
-    return not words or words[0].startswith(b"#") or words[0] in _STEPS
-
-
-def _odd_worktrees(folder: str) -> Iterator[str]:
-    """Yield the worktrees, of git's list of them, that are not as git makes them."""
-    for name in sorted(os.listdir(folder)):
-        if not _is_worktree(f"{folder}/{name}"):
-            yield f"{folder}/{name}"
-
-
-def _is_worktree(folder: str) -> bool:
-    """Return whether it is what git has of a worktree, which uses the configuration of its repository."""
-    with suppress(OSError):
-        return (
-            _is_folder(folder)
-            and _OF_A_WORKTREE.issuperset(os.listdir(folder))
-            and _content(f"{folder}/commondir", b"") == b"../..\n"
-        )
-    return False
-
-
-def _leads_to_worktree(path: str, name: str, before: Mapping[str, Place]) -> bool:
-    """Return whether it is the `.git` of a worktree of a repository that was there before."""
-    told = _content(path, b"") if name == ".git" else b""
-    folder = os.fsdecode(told.removeprefix(b"gitdir: ").rstrip(b"\n"))
-    git, _, _ = folder.rpartition("/worktrees/")
-    is_known = git.endswith("/.git") and f"{git}/config" in before
-    is_below = os.path.normpath(folder) == folder == f"{git}/worktrees/{os.path.basename(folder)}"
-    return told.startswith(b"gitdir: /") and is_known and is_below and _is_worktree(folder)
-
-
-def _is_fresh(path: str, name: str) -> bool:
-    """Return whether it is what git makes in each new repository."""
-    with suppress(OSError):
-        if name == "hooks" and _is_folder(path):
-            return all(each.endswith(".sample") for each in os.listdir(path))
-    if name == "config":
-        text = _content(path, b"?").decode(errors="replace")
-        return len(text) < _READ_BYTES and all(map(_FRESH.fullmatch, text.splitlines()))
-    return False
-
-
-def _is_folder(path: str) -> bool:
-    return stat.S_ISDIR(os.lstat(path).st_mode)
-
-
-def _content(path: str, otherwise: bytes) -> bytes:
-    """Return what a short file has in it; `otherwise` if it is long, a link, or cannot be read."""
-    with suppress(OSError):
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
-            content = file.read(_LIST_BYTES + 1)
-        return content if len(content) <= _LIST_BYTES else otherwise
-    return otherwise
 
 
 def put_aside(path: str) -> bool:

@@ -34,8 +34,10 @@ from holdfast.sandbox.proxy import libraries
 from holdfast.sandbox.system import is_shown
 from holdfast.tools.aside import Place, put_right, seen, sentence, there
 from holdfast.tools.blocking import Refused, in_thread
-from holdfast.tools.folders import ADVICE, GIT, NO_COMMANDS, Folder, Folders, fixed
+from holdfast.tools.folders import ADVICE, GIT, NO_COMMANDS, OF_GIT, Folder, Folders, fixed
+from holdfast.tools.git_folders import OF_OTHERS
 from holdfast.tools.git_identity import git_identity
+from holdfast.tools.git_made import is_loose
 from holdfast.tools.kept import Kept, keep, opened, put_back, righted
 from holdfast.tools.own import OwnPlaces, own_places
 from holdfast.tools.repository import find
@@ -251,6 +253,7 @@ class Fences:
         workspace, first_more = writable[0], len(writable) - beside
         repository, named = writable[1:first_more], writable[first_more:]
         more = [top for top in named if not is_inside(workspace, top)]
+        of_git = [(top, OF_GIT if top == repository[-1] else 0) for top in dict.fromkeys(repository)]
 
         def walked(top: str, deep: int | None = None) -> Iterator[Folder]:
             if closed is None:
@@ -258,10 +261,12 @@ class Fences:
             return self._folders.controlling(top, closed, deep=deep)
 
         with self._lock:
-            found = [*walked(workspace), *(each for top in repository for each in walked(top, 0))]
+            found = [*walked(workspace), *(each for top, deep in of_git for each in walked(top, deep))]
             others = [each for top in more for each in walked(top)]
             shown = [each for top in readable for each in self._folders.with_sockets(top)]
         places = [path for folder in repository for path in fixed(folder, GIT, is_folder=True)]
+        # What other working trees and submodules have in a repository elsewhere is not the workspace's.
+        places += [os.path.join(top, name) for top, deep in of_git if deep != OF_GIT for name in OF_OTHERS]
         for top in named:
             places += fixed(top, os.path.basename(top), is_folder=os.path.isdir(top))
         places += [path for folder in (*found, *others) for path in folder.fixed]
@@ -362,7 +367,11 @@ class Fences:
                 raise Refused(_CHANGED)
             look = self._looked(rules, walls)
             fence = _filled(rules, look, self._own.homes)
-            return fence, seen(look.places()), keep(fence, self._own.homes) if is_keeping else None
+            return (
+                fence,
+                seen(path for path in look.places() if not is_loose(path)),
+                keep(fence, self._own.homes) if is_keeping else None,
+            )
 
         fence, before, kept = await in_thread(looked)
         mounted = () if is_keeping else (*fence.masked, *fence.protected)
@@ -469,7 +478,7 @@ def _protected(paths: Iterable[str], writable: Sequence[str]) -> Iterator[str]:
     What is protected is shown inside. So a link `.vscode -> ~` would show the home.
     """
     roots = [_real(root) for root in writable]
-    for path in dict.fromkeys(there(os.path.realpath(path)) for path in paths):
+    for path in dict.fromkeys(there(os.path.realpath(path)) for path in paths if not is_loose(path)):
         if path and path not in roots and any(is_inside(root, path) for root in roots):
             yield path
 

@@ -22,7 +22,7 @@ from holdfast.policy.paths import may_be_secret, secret_rule
 from holdfast.policy.protected import fixed_places, may_be_fixed, may_have_fixed
 from holdfast.tools.aside import is_closed, open_up
 from holdfast.tools.blocking import Refused
-from holdfast.tools.git_folders import is_repository
+from holdfast.tools.git_folders import OF_OTHERS, may_be_repository
 
 MAX_ENTRIES = 1_000_000
 """The most names in a workspace that are looked at before a command."""
@@ -32,6 +32,10 @@ GIT = ".git"
 _OF_OTHERS = {"node_modules": 1, "site-packages": 1, "__pycache__": 1, ".venv": 2, "venv": 2}
 """Folders of other people's files, and how many folders deep they are looked into, for anything but secrets. A
 thousand folders take 4 ms at each look."""
+OF_GIT = -1
+"""Instead of a number of folders: git folders are there, and only their places and their own lists count."""
+_GIT_ITSELF = -2
+"""The same for a folder called `.git`, whose places are known by its name."""
 _SHALLOW = 2
 """How many folders deep to look where commands may only read."""
 _FRESH_MS = 50
@@ -200,14 +204,16 @@ def _read(path: str, changed_ns: int, left: int | None) -> Folder:
     read_ms = SYSTEM_CLOCK.now_ms()
     last = os.path.basename(path)
     # What is protected in a `.git` is found by its name.
-    found = [*fixed(path, GIT, is_folder=True)] if last != GIT and is_repository(path) else []
+    is_git = last != GIT and may_be_repository(path)
+    found = [*fixed(path, GIT, is_folder=True)] if is_git else []
+    fixed_links += _lists(path) if is_git else []
     with os.scandir(path) as entries:
         while some := [*islice(entries, _AT_ONCE)]:
             count += len(some)
             names = [entry.name for entry in some]
             # Most folders have neither, and one look at all names tells so.
             has_secrets = left is None and may_be_secret("\n".join([last, *names]))
-            has_fixed = may_have_fixed(names)
+            has_fixed = not _is_in_git(left) and may_have_fixed(names)
             for entry in some:
                 if has_secrets and secret_rule(f"{last}/{entry.name}"):
                     if entry.is_symlink():
@@ -219,8 +225,9 @@ def _read(path: str, changed_ns: int, left: int | None) -> Folder:
                     here = [*fixed(entry.path, entry.name, is_folder=entry.is_dir())]
                     found += here
                     fixed_links += [entry.path] if here and entry.is_symlink() else []
+                    fixed_links += _lists(entry.path) if entry.name == GIT and entry.is_dir() else []
                 if entry.is_dir(follow_symlinks=False):
-                    if entry.name == GIT or left is None or left:
+                    if _is_followed(entry.name, left, is_git=is_git):
                         folders.append((entry.path, _depth(entry.name, left)))
                 elif _is_socket(entry):
                     sockets.append(os.path.realpath(entry.path))
@@ -238,10 +245,28 @@ def _read(path: str, changed_ns: int, left: int | None) -> Folder:
     )
 
 
+def _lists(folder: str) -> list[str]:
+    """Return where a git folder has others. They must be folders, and no links."""
+    return [os.path.join(folder, name) for name in OF_OTHERS]
+
+
+def _is_in_git(left: int | None) -> bool:
+    return left in (OF_GIT, _GIT_ITSELF)
+
+
+def _is_followed(name: str, left: int | None, *, is_git: bool) -> bool:
+    """Return whether to look into a folder. `is_git`: the one that has it is a git folder."""
+    if left == _GIT_ITSELF or (left == OF_GIT and is_git):
+        return name in OF_OTHERS
+    return name == GIT or left is None or bool(left)
+
+
 def _depth(name: str, left: int | None) -> int | None:
     """Return how many folders deep to look below a folder; None: to the bottom."""
+    if _is_in_git(left):
+        return OF_GIT
     if name == GIT:
-        return 0
+        return _GIT_ITSELF
     if left is not None:
         return left - 1
     return _OF_OTHERS.get(name)

@@ -4,13 +4,18 @@
 """
 
 # Pathlib makes an object for each name.
-# ruff: noqa: PTH112, PTH113, PTH118
+# ruff: noqa: PTH118
 
 from __future__ import annotations
 
 import os
 
 from holdfast.policy.paths import is_inside
+from holdfast.policy.protected import fixed_places
+
+OF_OTHERS = ("modules", "worktrees")
+"""Folders with git folders of their own: those of submodules, and of linked working trees."""
+_CONTROLLING = frozenset(fixed_places(".git", is_folder=True)) | {(name,) for name in OF_OTHERS}
 
 
 def place_in_git(path: str, workspace: str) -> str:
@@ -21,18 +26,29 @@ def place_in_git(path: str, workspace: str) -> str:
         path: Absolute, with every link followed.
         workspace: Only folders in it count, and the workspace itself.
     """
-    here, below = path, ""
+    here, names = path, list[str]()
     while here != workspace and is_inside(workspace, here):
         here, _, name = here.rpartition("/")
-        below = f"/{name}{below}"
-        if is_repository(here):
-            return f".git{below}"
+        names.insert(0, name)
+        if may_be_repository(here) and (is_repository(here) or _controls(names)):
+            return "/".join((".git", *names))
     return ""
 
 
+def may_be_repository(folder: str) -> bool:
+    """Return whether git may take a folder for a repository, or for the part of one that a worktree has: no folder is
+    one without a HEAD. What else it needs may lie elsewhere, or come later.
+    """
+    return os.path.lexists(os.path.join(folder, "HEAD"))
+
+
 def is_repository(folder: str) -> bool:
-    """Return whether git takes a folder for a repository, or for the part of one that a worktree has."""
-    if not os.path.lexists(os.path.join(folder, "HEAD")):
-        return False
-    has_own = os.path.isdir(os.path.join(folder, "objects")) and os.path.isdir(os.path.join(folder, "refs"))
-    return has_own or os.path.isfile(os.path.join(folder, "commondir"))
+    """Return whether git takes a folder for a repository now, or would if it looked less closely."""
+    names = [name for name in ("HEAD", "objects", "refs") if os.path.lexists(os.path.join(folder, name))]
+    return len(names) == 3 or ("HEAD" in names and os.path.lexists(os.path.join(folder, "commondir")))
+
+
+def _controls(names: list[str]) -> bool:
+    """Return whether a path below a repository is, or lies in, what controls git."""
+    plain = [name.casefold() for name in names]
+    return any(tuple(plain[:end]) in _CONTROLLING for end in range(1, len(plain) + 1))
