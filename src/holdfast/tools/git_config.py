@@ -30,7 +30,7 @@ _REFS = r"[+^]?(?:HEAD|refs/[\w./*@-]+)(?::refs/[\w./*@-]+)?"
 _ADDRESS = (
     r"(?:(?:https?|ssh|git|file)://|(?![A-Za-z0-9+.-]*::)(?!.*://))(?!-)(?!.*(?:@|//)-)[^\x00-\x20\x7f]+"
 )
-"""Of a server or a folder. `ext::` and the like name a program."""
+"""The address of a server or a folder. `ext::` and the like name a program."""
 _HARMLESS = {
     key: re.compile(value)
     for key, value in {
@@ -114,7 +114,7 @@ class Entry(NamedTuple):
 
 
 def is_harmless(path: str, text: str) -> bool:
-    """Return whether a configuration makes git run and include nothing, whoever wrote it.
+    """Return whether a configuration makes git run and include nothing.
 
     Args:
         path: Where it lies. That of a submodule may name its working tree.
