@@ -20,6 +20,7 @@ from typing import Any, Generic, TypedDict, TypeVar, Unpack, overload
 
 from holdfast.app import App
 from holdfast.config.limits import Limits
+from holdfast.config.load import UNSAFE
 from holdfast.config.settings import Config
 from holdfast.core.state import State, open_run
 from holdfast.core.summary import status
@@ -510,7 +511,7 @@ class Agent(Generic[T]):
             schema=output.schema,
         )
         for warning in chosen.warnings:
-            if warning not in self._told:
+            if warning == UNSAFE or warning not in self._told:
                 self._told.add(warning)
                 _log.warning(warning)
         await app.resolve(chosen.settings.model.facts.name)  # a model that cannot be called gets no task

@@ -76,7 +76,7 @@ def broken(seen: Evidence) -> list[Check]:
     return [check for check in checks(seen) if not check.ok]
 
 
-def test_where_no_sandbox_works_the_demo_says_so_and_claims_nothing_of_one(
+def test_where_no_sandbox_works_the_demo_runs_only_if_the_user_says_so_and_claims_nothing_of_one(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     async def refuse(config: Config) -> None:
@@ -85,6 +85,14 @@ def test_where_no_sandbox_works_the_demo_says_so_and_claims_nothing_of_one(
     monkeypatch.setattr("holdfast.cli.demo.open_sandbox", refuse)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.delenv("HOLDFAST_SANDBOX_MODE", raising=False)
+    with pytest.raises(
+        SandboxUnavailable, match=r"bubblewrap is not there\. landlock is not there\."
+    ) as refused:
+        prepared(None)
+    assert "HOLDFAST_SANDBOX_MODE=unsafe" in refused.value.hint
+    assert not [*tmp_path.iterdir()]
+    monkeypatch.setenv("HOLDFAST_SANDBOX_MODE", "unsafe")
     place = prepared(None)
     assert (place.sandbox, place.why) == ("unsafe", "bubblewrap is not there. landlock is not there.")
     assert "sandbox" not in place.about

@@ -97,3 +97,13 @@ def test_the_model_reads_that_a_server_in_the_background_is_not_reached(
     model = cli.model(calls("shell", command="sleep 60", background=True), says("Done."))
     assert cli("run", "go", "-m", model, "--autonomy", "full").code == 0
     assert ("no other command reaches a server" in results(cli)[0]) is is_alone
+
+
+@pytest.mark.requirement("L2")
+def test_a_home_is_not_refused_because_of_what_is_not_in_it(cli: Cli) -> None:
+    cli.configure(WALLS)
+    home = cli.folder / "person"
+    home.mkdir()
+    cli.environ["HOME"] = str(home)
+    done = cli("run", "go", "-m", cli.model(says("Done.")), "-w", str(home))
+    assert "No command runs in this workspace, because it is a home folder." in " ".join(done.err.split())

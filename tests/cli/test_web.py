@@ -28,7 +28,7 @@ def records(cli: Cli, kind: str) -> list[dict[str, Any]]:
     return [row["body"] for row in rows if row["type"] == kind]
 
 
-@pytest.mark.requirement("C13", "A4")
+@pytest.mark.requirement("C12", "A4")
 async def test_a_page_reaches_the_model_as_untrusted_text_without_its_secrets(cli: Cli) -> None:
     token = "ghp_" + "a1B2c3D4e5F6" * 3
     async with web_server() as server:
@@ -48,7 +48,7 @@ async def test_a_page_reaches_the_model_as_untrusted_text_without_its_secrets(cl
     assert not any(token.encode() in path.read_bytes() for path in cli.home.rglob("*") if path.is_file())
 
 
-@pytest.mark.requirement("C13")
+@pytest.mark.requirement("C12")
 async def test_a_host_that_is_not_listed_is_refused_and_nothing_is_sent(cli: Cli) -> None:
     async with web_server() as server:
         ended = await run(cli, calls("web_fetch", url=server.url("/")), says("It is not listed."))
@@ -120,7 +120,7 @@ async def test_after_untrusted_and_private_text_a_search_and_a_get_ask_and_befor
     assert asked == (["web_search"] if has_read_files else [])
 
 
-@pytest.mark.requirement("C13", "C14")
+@pytest.mark.requirement("C12", "C14")
 async def test_cve_2026_54316_a_listed_host_gets_no_private_text_without_a_yes(cli: Cli) -> None:
     (cli.workspace / "a.txt").write_text("the herons nest at noon\n")
     async with web_server() as server:
@@ -146,7 +146,7 @@ async def test_after_untrusted_text_a_request_with_a_body_asks_under_full(cli: C
     assert ended.code == 5
 
 
-@pytest.mark.requirement("C12", "C13")
+@pytest.mark.requirement("C12")
 def test_a_question_about_the_web_is_judged_by_the_tools_themselves(cli: Cli) -> None:
     cli.configure('[network]\nallow = ["a.example"]\n[search]\nengines = ["duckduckgo"]\n')
     post = {"method": "POST", "url": "https://a.example/", "body": "x"}

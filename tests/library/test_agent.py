@@ -14,6 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast import Agent, Delta, Event, HoldfastError, Limits, Result, Runtime, tool
+from holdfast.config.load import UNSAFE
 from holdfast.errors import ConfigError, NoSuchSession, StorageError, UsageError
 from holdfast.library import runtime as library_runtime
 from holdfast.protocol.commands import owner
@@ -613,3 +614,13 @@ async def test_a_session_of_a_killed_process_is_resumed_by_another_one(tmp_path:
         result = await agent.resume("cli:demo")
     assert (result.status, result.text) == ("done", "It is 42.")
     assert result.tool_calls == 2
+
+
+@pytest.mark.requirement("L2")
+async def test_each_run_without_a_sandbox_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    config = {"sandbox": {"mode": "unsafe"}}
+    model = script(tmp_path, [{"text": "One."}, {"text": "Two."}])
+    async with Agent(model=model, tools=["shell"], home=None, workspace=tmp_path, config=config) as agent:
+        for count in (1, 2):
+            await agent.run("Go.")
+            assert caplog.text.count(UNSAFE) == count

@@ -77,13 +77,13 @@ def found(top: Path) -> set[str]:
     return {str(Path(path).relative_to(top)) for path in system.secrets_of_system(str(top))}
 
 
-@pytest.mark.requirement("L2", "S7")
+@pytest.mark.requirement("L2")
 def test_passwords_and_keys_of_the_system_are_hidden_and_all_else_is_seen(top: Path) -> None:
     write(top, {**dict.fromkeys(KNOWN, ""), **SECRET, **SEEN})
     assert found(top) == {*KNOWN, *SECRET}
 
 
-@pytest.mark.requirement("L2", "S7")
+@pytest.mark.requirement("L2")
 def test_folders_of_keys_are_hidden_as_a_whole_also_behind_a_link(top: Path) -> None:
     write(top, {"opt/ci/.ssh/known_hosts": "", "opt/ci/secret/prod": "x", "opt/ci/secret/b/.env": "x"})
     (top / "opt/ci/.aws").symlink_to("secret")
@@ -94,7 +94,7 @@ def test_folders_of_keys_are_hidden_as_a_whole_also_behind_a_link(top: Path) -> 
     assert found(top) == {"opt/ci/.ssh", "opt/ci/secret", "opt/ci/prod-1"}
 
 
-@pytest.mark.requirement("L2", "S7")
+@pytest.mark.requirement("L2")
 def test_in_etc_what_others_may_not_read_is_hidden_whatever_its_name(top: Path) -> None:
     write(top, {"etc/vpn/a.conf": "", "etc/vpn/b.conf": "", "etc/vault/x/y.hcl": "", "opt/tool/a.conf": ""})
     for name, mode in {"etc/vpn/b.conf": 0o640, "etc/vault": 0o750, "opt/tool/a.conf": 0o600}.items():
@@ -133,7 +133,7 @@ def made(backend: Backend) -> Bubblewrap | Landlock:
 
 
 @pytest.mark.parametrize("backend", ["bubblewrap", "landlock"])
-@pytest.mark.requirement("L2", "L11", "S7")
+@pytest.mark.requirement("L2", "L11")
 async def test_what_is_secret_of_the_system_cannot_be_read_unless_a_person_names_it(
     backend: Backend, shown: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

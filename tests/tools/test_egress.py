@@ -101,7 +101,7 @@ async def test_nothing_is_sent_that_the_call_does_not_say(
         assert heard.headers["user-agent"] == "holdfast"
 
 
-@pytest.mark.requirement("C13", "L2")
+@pytest.mark.requirement("C12", "L2")
 @pytest.mark.parametrize(
     "addresses",
     [
@@ -121,7 +121,7 @@ async def test_cve_2026_100574_a_listed_name_that_leads_to_a_special_address_is_
     assert server.heard == []
 
 
-@pytest.mark.requirement("C13", "L2")
+@pytest.mark.requirement("C12", "L2")
 async def test_a_name_is_resolved_once_so_that_a_second_answer_leads_nowhere(
     web: Bench, server: WebServer, names: Names
 ) -> None:
@@ -135,7 +135,7 @@ async def test_a_name_is_resolved_once_so_that_a_second_answer_leads_nowhere(
     assert len(server.heard) == 1
 
 
-@pytest.mark.requirement("C13", "L2")
+@pytest.mark.requirement("C12", "L2")
 async def test_cve_2026_43576_a_redirect_is_followed_only_where_the_call_could_go_itself(
     web: Bench, server: WebServer, names: Names
 ) -> None:
@@ -224,7 +224,7 @@ async def test_the_body_of_a_redirect_is_not_waited_for(web: Bench, server: WebS
     assert asyncio.get_running_loop().time() - start < 10
 
 
-@pytest.mark.requirement("C13")
+@pytest.mark.requirement("C12")
 async def test_a_compressed_body_without_its_end_says_so(web: Bench, server: WebServer) -> None:
     whole = gzip.compress(b"line " * 1_000)
     for body, is_cut in ((whole, False), (whole[: len(whole) // 2], True), (b"", False)):
@@ -312,7 +312,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-@pytest.mark.requirement("C13", "L2")
+@pytest.mark.requirement("C12", "L2")
 async def test_a_certificate_has_to_be_valid_for_the_name_and_https_leads_to_no_plain_http(
     web: Bench, server: WebServer, names: Names, certificate: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -337,7 +337,7 @@ async def test_a_certificate_has_to_be_valid_for_the_name_and_https_leads_to_no_
     assert server.heard == []
 
 
-@pytest.mark.requirement("C13")
+@pytest.mark.requirement("C12")
 async def test_a_call_that_skips_the_gate_still_reaches_no_host_that_is_not_listed(
     web: Bench, server: WebServer
 ) -> None:

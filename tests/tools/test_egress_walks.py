@@ -164,12 +164,12 @@ async def walk_all(bench: Bench, count: int) -> None:
         await asyncio.to_thread(walk_one)
 
 
-@pytest.mark.requirement("C13")
+@pytest.mark.requirement("C12")
 async def test_no_walk_over_redirects_and_names_reaches_what_is_not_listed(tmp_path: Path) -> None:
     await walk_all(Bench(tmp_path, None), 30)  # type: ignore[arg-type]
 
 
 @pytest.mark.long
-@pytest.mark.requirement("C13")
+@pytest.mark.requirement("C12")
 async def test_no_long_walk_over_redirects_and_names_reaches_what_is_not_listed(tmp_path: Path) -> None:
     await walk_all(Bench(tmp_path, None), 1_000)  # type: ignore[arg-type]

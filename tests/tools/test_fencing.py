@@ -681,3 +681,11 @@ async def test_the_settings_of_the_user_are_protected_wherever_a_command_may_wri
     assert launch.put_right().changed == (() if kind == "a file" else (str(file),))
     assert os.path.lexists(file) == (kind != "nothing yet")
     assert file.is_symlink() == (kind == "a link")
+
+
+@pytest.mark.requirement("L2")
+def test_a_home_is_refused_because_it_is_one_whatever_lies_in_it(tmp_path: Path) -> None:
+    home = str(tmp_path.resolve())
+    fences = Fences(OwnPlaces((f"{home}/.local/share/holdfast",)), home)
+    with pytest.raises(Refused, match="it is, or holds, the home folder"):
+        fences.rules(home, Walls())

@@ -49,6 +49,10 @@ _SCRIPTED = (
     "journal, the SIGKILL, the approval{sandbox}."
 )
 _MODES = ("bubblewrap", "landlock")
+_MODE = "HOLDFAST_SANDBOX_MODE"
+_WAY_OUT = (
+    f"With {_MODE}=unsafe, the demo runs its commands with your permissions, and shows nothing of a sandbox."
+)
 
 
 Tell = Callable[[Iterable[Line | str]], None]
@@ -132,13 +136,15 @@ def prepared(named: str | None) -> Place:
 
     Raises:
         UsageError: The named home is not empty.
+        SandboxUnavailable: No sandbox works here, and the user has not said that commands may run without one.
     """
     if named and (used := home_of(named).folder).exists() and any(used.iterdir()):
         raise UsageError(f"{used} is not empty.", hint="The demo needs a new or empty home.")
+    sandbox, why = asyncio.run(_sandbox())
     folder = Path(tempfile.mkdtemp(prefix="holdfast-demo-"))
     home = home_of(named or str(folder / "home"))
     home.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    place = Place(folder, home, folder / "ferry", folder / "model.jsonl", *asyncio.run(_sandbox()))
+    place = Place(folder, home, folder / "ferry", folder / "model.jsonl", sandbox, why)
     home.user_file.write_text(demo_story.config(place.sandbox, interpreter()))
     script = demo_story.script(is_walled=place.is_walled)
     place.script.write_text("".join(json.dumps(line) + "\n" for line in script))
@@ -149,7 +155,7 @@ def prepared(named: str | None) -> Place:
 
 
 async def _sandbox() -> tuple[str, str]:
-    """Return the first sandbox that keeps anything out here; otherwise `unsafe` and why."""
+    """Return the first sandbox that keeps anything out here; otherwise `unsafe` and why, if the user says so."""
     why = []
     for mode in _MODES:
         try:
@@ -158,6 +164,8 @@ async def _sandbox() -> tuple[str, str]:
             why.append(error.message)
         else:
             return mode, ""
+    if os.environ.get(_MODE) != "unsafe":
+        raise SandboxUnavailable(" ".join(why), hint=_WAY_OUT)
     return "unsafe", " ".join(why)
 
 

@@ -16,7 +16,7 @@ from holdfast.protocol.settings import Settings
 
 _SHOWN = 5
 _NO_COMMAND = (
-    "No command runs in this workspace, because {path} is in it. Files can be read and written. "
+    "No command runs in this workspace, because {why}. Files can be read and written. "
     "-w DIR names a smaller folder."
 )
 _UNASKED = " Unknown programs run there without a question, and without network."
@@ -41,9 +41,12 @@ def notices(settings: Settings, sandbox: Finding | None, apart: Iterable[str] = 
                 hint=f"{way_out} output_usd_per_mtok; or leave the cost limit unset.",
             )
         yield from unknowns(facts)
-    held = [path for path in apart if Path(os.path.realpath(path)).is_relative_to(settings.tools.workspace)]
+    workspace = settings.tools.workspace
+    held = [path for path in apart if Path(os.path.realpath(path)).is_relative_to(workspace)]
     if sandbox is not None and held:
-        yield _NO_COMMAND.format(path=held[0])
+        named = next(filter(os.path.exists, held), held[0])  # not all of them need to exist
+        is_itself = os.path.realpath(named) == os.path.realpath(workspace)
+        yield _NO_COMMAND.format(why="it is a home folder" if is_itself else f"{named} is in it")
     elif sandbox is not None:
         hosts = settings.policy.allowed_hosts
         network = (

@@ -106,7 +106,7 @@ def _below(root: str, roots: Collection[str], known: Collection[str]) -> Iterato
 
 
 def _named(entry: os.DirEntry[str], roots: Collection[str]) -> Iterator[str]:
-    """Yield what has the name of a secret, or where it leads, unless its content tells that it is none."""
+    """Yield what has the name of a secret, or where it leads, unless its content is public."""
     path = entry.path
     if entry.is_symlink():
         with suppress(OSError):

@@ -434,11 +434,11 @@ class Fences:
         return {os.path.join(self._home, ".gitconfig"): identity} if identity else {}
 
     def _check(self, workspace: str) -> None:
+        if is_inside(workspace, self._home):
+            raise Refused(f"{NO_COMMANDS}: it is, or holds, the home folder {self._home}. {ADVICE}")
         for home in self._own.homes:
             if is_inside(workspace, home):
                 raise Refused(f"{NO_COMMANDS}: Holdfast's own files are in it ({home}). {ADVICE}")
-        if is_inside(workspace, self._home):
-            raise Refused(f"{NO_COMMANDS}: it is, or holds, the home folder {self._home}. {ADVICE}")
 
 
 def _filled(rules: Fence, look: _Look, homes: Iterable[str]) -> Fence:

@@ -28,7 +28,7 @@ from holdfast.tools.sameness import is_answer
 from holdfast.tools.schema import arguments_object
 from holdfast.tools.unplanned import Unplanned
 from holdfast.tools.unreached import note
-from holdfast.tools.within import cause
+from holdfast.tools.within import cause, refused
 
 TIMEOUT_S = 120.0
 MAX_TIMEOUT_S = 3_600.0
@@ -36,6 +36,8 @@ MAX_COMMAND_CHARS = 30_000
 """A longer command belongs in a file: every character is examined before it runs."""
 NO_BASH = "The command did not run: bash is not installed, and the gates read commands as bash does."
 _LONGER = "With a greater timeout_s it has longer, and with background=true it goes on by itself"
+
+_GOES_ON = "a program in it reached a limit"
 
 
 class Shell(Unplanned):
@@ -143,7 +145,8 @@ def _result(ended: Ended, launch: Launch, backend: Backend) -> RawResult:
             why = f"[killed after {launch.idle_s:g} s without output, with all its processes. {_LONGER}.]"
             return RawResult("timeout", output + why)
         case "exited" if not ended.exit_code:
-            return RawResult("ok", ended.output or "[no output]")
+            why = refused(ended, backend)
+            return RawResult("ok", f"{output}[{_GOES_ON}: {why}]" if why else ended.output or "[no output]")
         case "exited" | "flood" | "processes":
             why = "; ".join(filter(None, (how_ended(ended), cause(ended, backend))))
             return RawResult("error", f"{output}[{why}]")

@@ -17,9 +17,13 @@ _SPACE = {
     "landlock": "the disk of the workspace, or that of $TMPDIR and $HOME, is full",
 }
 _LONG_FILE = "it wrote a file longer than [sandbox] file_size allows"
+_LONG_TIME = "it used more processor time than [sandbox] cpu allows"
+_MANY = (
+    "there may be as many processes as [sandbox] processes allows, and four times as many with their threads"
+)
 _BY_CODE = {
     127: _NOT_SHOWN,
-    128 + SIGXCPU: "it used more processor time than [sandbox] cpu allows",
+    128 + SIGXCPU: _LONG_TIME,
     128 + SIGXFSZ: _LONG_FILE,
 }
 """What an exit code may mean in a sandbox. A shell says so of a program that a signal ended."""
@@ -33,14 +37,21 @@ _BY_WORDS = {
     r"MemoryError|cannot allocate memory|out of memory|bad_alloc":
         "each process has at most what [sandbox] memory allows",
     r"too many open files": "a process in the sandbox has at most 4,096 open files",
-    r"file too large": _LONG_FILE,
+    r"file too large|file size limit exceeded": _LONG_FILE,
+    r"cpu time limit exceeded": _LONG_TIME,
     r"can't start new thread|fork: retry|fork: resource temporarily|cannot fork|pthread_create":
-        "there may be as many processes as [sandbox] processes allows, and four times as many with their threads",
+        _MANY,
     r"read-only file system":
         "in the sandbox, only the workspace can be changed, without what controls other programs. " + _CHANGES,
     r"command not found|bad interpreter|required file not found|env: .{1,100}: no such file": _NOT_SHOWN,
 }  # fmt: skip
 """What programs say."""
+_BY_SHELL = {
+    r": line \d+: +\d+ CPU time limit exceeded": _LONG_TIME,
+    r": line \d+: +\d+ File size limit exceeded": _LONG_FILE,
+    r"^\S*bash: fork: ": _MANY,
+}
+"""What bash itself says of a program among others, in a form that no page or log is likely to have."""
 _TAIL_CHARS = 20_000
 
 
@@ -62,6 +73,15 @@ def cause(ended: Ended, backend: Backend) -> str:
     return _REFUSED if is_refused else ""
 
 
+def refused(ended: Ended, backend: Backend) -> str:
+    """Return which limit ended or refused a program of a command that went on and succeeded, as half a sentence;
+    empty if bash told of none.
+    """
+    if backend == "unsafe":
+        return ""
+    return "; ".join(dict.fromkeys(why for words, why in _BY_SHELL.items() if has_said(ended, words)))
+
+
 def has_said(ended: Ended, words: str) -> bool:
     """Return whether what a command said at its end has such words."""
-    return re.search(words, ended.output[-_TAIL_CHARS:], re.IGNORECASE) is not None
+    return re.search(words, ended.output[-_TAIL_CHARS:], re.IGNORECASE | re.MULTILINE) is not None
