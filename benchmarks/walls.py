@@ -1,4 +1,4 @@
-"""What a sandbox adds to a command: `true` in it, without it, and under a bare `bwrap`; and how long a fence takes.
+"""What a sandbox adds to a command: `true` in each, without one, under a bare `bwrap`; and how long a fence takes.
 
 Wall time (the median of a turn), and the CPU time of everything that was started, the best of several turns.
 `python -m benchmarks walls` prints the table.
@@ -19,10 +19,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from holdfast.protocol.fence import Fence, Launch
+from holdfast.protocol.fence import Fence, Finding, Launch
 from holdfast.protocol.settings import Walls
-from holdfast.sandbox import bubblewrap
-from holdfast.sandbox.bubblewrap import Bubblewrap
+from holdfast.sandbox import bubblewrap, landlock
 from holdfast.sandbox.process import Processes, clean_environment
 from holdfast.testing.clock import never_over
 from holdfast.tools.fencing import Fences
@@ -47,32 +46,36 @@ def cpu_s() -> float:
 
 async def commands(folder: Path) -> list[Row]:
     """A command in each way, in turns, so that a busy moment hits all of them; the best turn of each."""
-    made = bubblewrap.make()
-    if not isinstance(made, Bubblewrap):
-        return []
+    made = {"bubblewrap": bubblewrap.make(), "landlock": landlock.make()}
+    found = {name: each for name, each in made.items() if not isinstance(each, Finding)}
     argv = ("/bin/bash", "-c", "true")
     plain = Launch(
         argv, str(folder), "benchmark", clean_environment(os.environ), LIMIT_S, LIMIT_S, never_over
     )
     fenced = replace(plain, fence=Fence((str(folder),), private=(str(Path.home()),)))
-    program = str(shutil.which("bwrap"))
-    best = dict.fromkeys(("without a sandbox", "in a sandbox", "under a bare bwrap"), (LIMIT_S, LIMIT_S))
+    bare = shutil.which("bwrap")
+    ways = ["without a sandbox", *found, *(["under a bare bwrap"] if bare else [])]
+    best = dict.fromkeys(ways, (LIMIT_S, LIMIT_S))
     for _ in range(TURNS):
-        for name, launch in zip(best, (plain, fenced, None), strict=True):
-            processes, took_s = Processes(made if launch is fenced else None), []
+        for name in best:
+            processes, took_s = Processes(found.get(name)), []
             began_cpu_s = cpu_s()
             for _ in range(EACH):
                 began_s = time.perf_counter()
-                if launch is None:
-                    await asyncio.to_thread(subprocess.run, [program, *_BARE, "--", *argv], check=True)
+                if name == "under a bare bwrap":
+                    await asyncio.to_thread(subprocess.run, [str(bare), *_BARE, "--", *argv], check=True)
                 else:
-                    await processes.run(launch, lambda _: None)
+                    await processes.run(fenced if name in found else plain, lambda _: None)
                 took_s.append(time.perf_counter() - began_s)
             await processes.aclose()  # so that what its guards used can be counted
             turn = statistics.median(took_s), (cpu_s() - began_cpu_s) / EACH
             best[name] = min(best[name][0], turn[0]), min(best[name][1], turn[1])
     return [
-        {"what": f"`true` {name}", "wall_ms": 1000 * wall_s, "cpu_ms": 1000 * used_s}
+        {
+            "what": f"`true` {'in ' if name in found else ''}{name}",
+            "wall_ms": 1000 * wall_s,
+            "cpu_ms": 1000 * used_s,
+        }
         for name, (wall_s, used_s) in best.items()
     ]
 
