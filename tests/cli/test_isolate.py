@@ -212,7 +212,9 @@ def test_what_was_put_aside_is_no_change(cli: Cli) -> None:
 def test_a_copy_without_changes_stays_when_it_is_accepted(cli: Cli, work: Path) -> None:
     run(cli, "git add -A", "git stash list")
     done = cli("accept", "cli:try")
-    assert (done.code, "The copy stays." in done.out) == (0, True)
+    session = cli("show", "cli:try", "--json").json["session"]
+    said = f"There was nothing to accept. The copy stays until you discard it:  holdfast discard {session}"
+    assert (done.code, said in " ".join(done.out.split("\n"))) == (0, True), done.out
     assert copy_of(cli).is_dir()
 
 

@@ -366,9 +366,9 @@ def test_a_command_reaches_listed_hosts_and_the_journal_has_each_request(cli: Cl
     token = "ghp_" + "a1B2" * 9
     (cli.workspace / "get.sh").write_text(
         f"curl -sS http://127.0.0.1:{served}/a; curl -sS http://127.0.0.1:{served}/?t={token}; "
-        "curl -sS https://b.example/\n"
+        "curl -sS https://b.example/; curl -sS https://holdfast.invalid/\n"
     )
-    cli.configure(f'{WALLS}[network]\nallow = ["127.0.0.1:{served}"]\n')
+    cli.configure(f'{WALLS}[network]\nallow = ["127.0.0.1:{served}", "holdfast.invalid"]\n')
     many = f"curl -sS 'http://127.0.0.1:{served}/[1-30]'"
     (cli.workspace / "many.sh").write_text(many)
     model = cli.model(
@@ -377,16 +377,19 @@ def test_a_command_reaches_listed_hosts_and_the_journal_has_each_request(cli: Cl
     )  # fmt: skip
     done = cli("run", "go", "-m", model, "--autonomy", "full")
     assert done.code == 0, done.err
-    assert f"sandbox (bubblewrap), and reach 127.0.0.1:{served}. It" in done.err
+    assert f"sandbox (bubblewrap), and reach 127.0.0.1:{served}, holdfast.invalid. It" in done.err
     got, listed, more = rows(cli, "show", "last", "--tools")
     assert got["text"].startswith("hello")
     assert "[refused by the proxy: CONNECT b.example:443: b.example:443 is not listed" in got["text"]
+    assert (
+        "[failed in the proxy: CONNECT holdfast.invalid:443: The name holdfast.invalid cannot" in got["text"]
+    )
     assert (got["walled"]["network"], got["traffic"]["requests"], got["traffic"]["refused"]) == (
         "proxy",
-        3,
+        4,
         2,
     )
-    first, second, third = got["traffic"]["exchanged"]
+    first, second, third, _ = got["traffic"]["exchanged"]
     assert first.startswith(f"GET http://127.0.0.1:{served}/a: 200, ")
     assert "looks like a secret" in second
     assert third.startswith("CONNECT b.example:443: refused, ")

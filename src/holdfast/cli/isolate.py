@@ -138,13 +138,19 @@ def _accepted_lines(found: Accepted) -> Iterator[Line | str]:
         yield "Nothing was changed. Leave files out with --skip PATH, or change the workspace, and accept again."
         return
     if not found.done and not found.skipped and not found.branches:
-        yield "There was nothing to accept. The copy stays." if found.is_copy else _NOTHING
+        stays = "There was nothing to accept. The copy stays until you discard it:  "
+        rest: list[Span | str] = [stays, _discarding(found.session)]
+        yield rest if found.is_copy else _NOTHING
     if any(each.before != each.after for each in found.done):
         yield ["Take it back:  ", Span(f"holdfast undo {found.session}", COMMAND)]
     if any(each.before == each.after for each in found.done):
         yield "Changed permissions stay after an undo."
     if found.skipped:
-        yield ["The copy stays with what was left out:  ", Span(f"holdfast discard {found.session}", COMMAND)]
+        yield ["The copy stays with what was left out:  ", _discarding(found.session)]
+
+
+def _discarding(session: str) -> Span:
+    return Span(f"holdfast discard {session}", COMMAND)
 
 
 # --- a run in a copy ----------------------------------------------------------------------------

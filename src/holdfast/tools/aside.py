@@ -148,8 +148,8 @@ def sentence(undone: Undone, workspace: str) -> str:
     but = ", but for these" if undone.stuck else ""
     return (
         f"{stuck}While it ran, files came or changed that control other programs: "
-        f"{names(undone.changed, workspace)}. Commands in a sandbox may not do that. What came was put aside under "
-        f"the same name with {ASIDE}, and what was there before was put back{but}. A person can make or change them."
+        f"{names(undone.changed, workspace)}. Commands in a sandbox may not do that. What came was put aside "
+        f"under a name with {ASIDE}, and what was there before was put back{but}. A person can make or change them."
     )
 
 

@@ -28,6 +28,7 @@ _UNASKED = (
     "this command had no network, because nobody approved it. A person is asked about it, and can give it one, with "
     'a rule like ask = ["shell(PROGRAM *)"] in [policy]'
 )
+_MISSED = {"refused": "refused by the proxy", "failed": "failed in the proxy"}
 _CLOSED = "commands have no network here. A person can allow hosts with [network] allow"
 
 
@@ -43,9 +44,10 @@ def note(ended: Ended, launch: Launch, context: CallContext) -> str:
         if not context.policy.allowed_hosts:
             return f"\n[{_CLOSED}]"
         return f"\n[{_UNASKED if context.policy.sandboxed == 'allow' else _CUT}]"
-    refused = [each for each in ended.requests.exchanges if each.verdict == "refused"]
-    told = list(dict.fromkeys(f"{each.what}: {each.why}" for each in refused))
-    more = [f"[{counted(len(told) - _SHOWN, 'more refusal')}]"] if len(told) > _SHOWN else []
+    # A program sees only that the proxy did not do what it asked for, and not why.
+    missed = [each for each in ended.requests.exchanges if each.verdict in _MISSED and each.why]
+    told = list(dict.fromkeys((_MISSED[each.verdict], f"{each.what}: {each.why}") for each in missed))
+    more = [f"[{counted(len(told) - _SHOWN, 'more request')} did not succeed]"] if len(told) > _SHOWN else []
     redact = redactor_of(context)
-    lines = [f"[refused by the proxy: {shortened(redact(each))}]" for each in told[:_SHOWN]]
+    lines = [f"[{how}: {shortened(redact(each))}]" for how, each in told[:_SHOWN]]
     return "".join(f"\n{line}" for line in (*lines, *more))
