@@ -291,9 +291,9 @@ WALLS = (
     ),
     Mutation(
         "what a killed process left stays",
-        "tools/fencing.py",
-        "                undone = self._undone(trace)\n",
-        "                undone = Undone()\n",
+        "tools/undoing.py",
+        "            undone = self._undone(trace)\n",
+        "            undone = Undone()\n",
         "tests/cli/test_put_aside.py",
     ),
     Mutation(

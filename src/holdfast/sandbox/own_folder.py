@@ -54,7 +54,7 @@ def _opened(name: str, above: int | None) -> int:
     """Open a folder whose owner is let in, also if a program has closed it.
 
     Raises:
-        OSError: it is no folder, or somebody else's.
+        OSError: it is not a folder, or somebody else has it.
     """
     fd = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
     try:

@@ -110,16 +110,27 @@ def open_up(folder: str) -> bool:
     return False
 
 
-def put_right(before: Mapping[str, Place], paths: Iterable[str]) -> tuple[str, ...]:
+def put_right(
+    before: Mapping[str, Place], paths: Iterable[str], gone: Collection[str] = ()
+) -> tuple[str, ...]:
     """Put aside what is new at these paths, and put back the links that were there before. Return the paths of all
     that was changed.
+
+    Args:
+        before: What lay there before.
+        paths: Where something new may be.
+        gone: What of that was no longer there when the command began. Something else at its place is new.
     """
     paths = [*paths]
     now = seen(paths)
     opened = [path for path in now.keys() - {*before, *paths} if open_up(path)]
     if opened:
         now = seen(paths)
-    made = [path for path, place in now.items() if _is_new(place, before.get(path))]
+    made = [
+        path
+        for path, place in now.items()
+        if _is_new(place, before.get(path)) or _is_another(path, place, before, gone)
+    ]
     if made:
         # What moved with its folder stays. What is still in its place has got a second name by a hard link.
         moved = {*before.values()} - {*seen(before).values()}
@@ -135,6 +146,11 @@ def put_right(before: Mapping[str, Place], paths: Iterable[str]) -> tuple[str, .
 def _is_new(now: Place, was: Place | None) -> bool:
     """Return whether something came to a place. A folder that is closed, and was, may have been open meanwhile."""
     return was is None or (was.is_shut and now.is_shut and now != was)
+
+
+def _is_another(path: str, place: Place, before: Mapping[str, Place], gone: Collection[str]) -> bool:
+    """Return whether something else came to a place that had become empty."""
+    return path in gone and not before[path].target and place.identity != before[path].identity
 
 
 def told(undone: Undone, workspace: str) -> str:

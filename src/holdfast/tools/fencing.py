@@ -5,22 +5,21 @@ has the lists of names. `sandbox` keeps the process inside.
 """
 
 # Pathlib makes an object for each of a hundred thousand names.
-# ruff: noqa: PTH108, PTH110, PTH111, PTH112, PTH118, PTH119
+# ruff: noqa: PTH110, PTH111, PTH112, PTH118, PTH119
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from threading import Lock
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeGuard
 
 import msgspec
 from msgspec.structs import replace
 
+from holdfast.clock import SYSTEM_CLOCK
 from holdfast.policy.paths import is_inside
 from holdfast.policy.protected import Own
 from holdfast.policy.rules import is_configured
@@ -32,16 +31,19 @@ from holdfast.sandbox.probing import interpreter
 from holdfast.sandbox.process import Processes
 from holdfast.sandbox.proxy import libraries
 from holdfast.sandbox.system import is_shown
-from holdfast.tools.aside import Place, put_right, seen, sentence, there
+from holdfast.tools.aside import seen, there
+from holdfast.tools.baseline import older
 from holdfast.tools.blocking import Refused, in_thread
 from holdfast.tools.folders import ADVICE, GIT, NO_COMMANDS, OF_GIT, Folder, Folders, fixed
 from holdfast.tools.git_folders import OF_OTHERS
 from holdfast.tools.git_identity import git_identity
 from holdfast.tools.git_made import is_loose
-from holdfast.tools.kept import Kept, keep, opened, put_back, righted
+from holdfast.tools.kept import keep, opened
 from holdfast.tools.own import OwnPlaces, own_places
 from holdfast.tools.repository import find
 from holdfast.tools.traces import Trace, Traces
+from holdfast.tools.turns import has_others
+from holdfast.tools.undoing import Undoing
 
 if TYPE_CHECKING:
     from holdfast.access.credentials import Credentials
@@ -56,6 +58,11 @@ _STRICTEST: Backend = "bubblewrap"
 """Stands for the sandbox that a process does not have: no command runs."""
 _OTHER = (
     "Nothing was run: the session runs commands in {asked}, and this process in {found}, by [sandbox] mode."
+)
+_ELSEWHERE = (
+    "Nothing was run: a command of a Holdfast with another home, or without one, runs in this workspace, and nobody "
+    "could tell which of the two changed a file that controls other programs. It can be called again when that one "
+    "has ended."
 )
 _CHANGED = (
     "Nothing was run: the folders that its sandbox shows have changed since the call was allowed. It can be called "
@@ -179,6 +186,7 @@ class Fences:
         traces: Traces | None = None,
     ) -> None:
         self._traces = traces or Traces()
+        self._undoing = Undoing(self._traces, self._after)
         self._own = own
         self._backend = backend
         self._credentials = credentials
@@ -273,20 +281,14 @@ class Fences:
         places += [path for path in self._own.settings if any(is_inside(top, path) for top in writable)]
         return _Look(found, others, shown, places)
 
-    def _undone(self, trace: Trace, held: Mapping[str, int] = MappingProxyType({})) -> Undone:
-        """Undo what a command changed that has ended. `held`: what `kept` holds open, which is closed."""
-        if trace.kept is None:
-            return Undone(self._put_right(trace))
-        return righted(
-            trace.kept, trace.before, lambda known: self._put_right(replace(trace, before=known)), held
-        )
-
-    def _put_right(self, trace: Trace) -> tuple[str, ...]:
-        for path in filter(is_blank, trace.covered):
-            with suppress(OSError):
-                os.unlink(path)
+    def _after(self, trace: Trace) -> tuple[list[str], list[str]]:
+        """Return the folders that a command had closed, and where it could make something that controls programs."""
         look = self._look(trace.writable, trace.beside, closed=trace.before)
-        return tuple(sorted({*look.opened(), *put_right(trace.before, look.places())}))
+        return [*look.opened()], look.places()
+
+    def _places(self, trace: Trace) -> list[str]:
+        """Return where a command that still runs could make something that controls other programs."""
+        return self._look(trace.writable, trace.beside).places()
 
     async def put_aside(self, session: str, *, is_first: bool) -> str:
         """Return a sentence about what was put aside of a session's commands, once; empty if nothing was.
@@ -297,18 +299,7 @@ class Fences:
         """
         if not is_first:
             return "\n".join(self._traces.taken(session))
-        return "\n".join(await in_thread(lambda: self._recovered(session)))
-
-    def _recovered(self, session: str) -> list[str]:
-        said = self._traces.taken(session)
-        for name, trace in self._traces.left(session).items():
-            if trace.changed:  # it was undone, as far as it could be
-                undone = Undone(trace.changed, put_back(trace.kept).stuck if trace.kept is not None else ())
-            else:
-                undone = self._undone(trace)
-            self._traces.finish(name, trace, undone)
-            said += [sentence(undone, trace.writable[0])] if undone.changed else []
-        return said
+        return "\n".join(await in_thread(lambda: self._undoing.recovered(session)))
 
     def check(self, tool: object, workspace: str, walls: Walls) -> None:
         """Raise `Refused` for a tool that starts programs, where none may run. Reads nothing."""
@@ -360,38 +351,43 @@ class Fences:
         reached = () if is_cut else hosts
         is_keeping = self.backend(walls) == "landlock"
 
-        def looked() -> tuple[Fence, dict[str, Place], Kept | None]:
-            self._traces.put_back_stuck(workspace)
-            rules = self.rules(workspace, walls, readable, reached)
-            if walled is not None and walled.digest != rules.digest():
-                raise Refused(_CHANGED)
-            look = self._looked(rules, walls)
-            fence = _filled(rules, look, self._own.homes)
-            return (
-                fence,
-                seen(path for path in look.places() if not is_loose(path)),
-                keep(fence, self._own.homes) if is_keeping else None,
-            )
+        def looked() -> tuple[Fence, Trace]:
+            self._undoing.retry(workspace)
+            with self._traces.looking():
+                rules = self.rules(workspace, walls, readable, reached)
+                if walled is not None and walled.digest != rules.digest():
+                    raise Refused(_CHANGED)
+                is_shared = has_others(workspace)
+                look, now_ms = self._looked(rules, walls), SYSTEM_CLOCK.now_ms()
+                fence = _filled(rules, look, self._own.homes)
+                kept = keep(fence, self._own.homes) if is_keeping else None
+                mounted = () if is_keeping else (*fence.masked, *fence.protected)
+                trace = Trace(
+                    fence.writable,
+                    len(walls.write),
+                    seen(path for path in look.places() if not is_loose(path)),
+                    tuple(path for path in mounted if not is_blank(path)),
+                    kept=kept,
+                    key=launch.key,
+                    looked_ms=now_ms,
+                )
+                others = self._traces.beside(fence.writable)
+                if not others and (is_shared or has_others(workspace)):
+                    raise Refused(_ELSEWHERE)
+                return fence, older(trace, others, self._places) if others else trace
 
-        fence, before, kept = await in_thread(looked)
-        mounted = () if is_keeping else (*fence.masked, *fence.protected)
-        covered = tuple(path for path in mounted if not is_blank(path))
-        trace = Trace(fence.writable, len(walls.write), before, covered, kept=kept)
+        fence, trace = await in_thread(looked)
         held: dict[str, int] = {}
 
         def check() -> int:
             until_ms = launch.check()
             self._traces.begin(launch.key, trace)
-            if kept is not None:
-                held.update(opened(kept))
+            if trace.kept is not None:
+                held.update(opened(trace.kept))
             return until_ms
 
         def put_all_right() -> Undone:
-            if not self._traces.is_running(launch.key):  # it did not begin
-                return Undone()
-            undone = self._undone(trace, held)
-            self._traces.end(launch.key, undone)
-            return undone
+            return self._undoing.end(trace, held)
 
         stand_ins = self._credentials.stand_ins() if self._credentials is not None else ()
         return replace(

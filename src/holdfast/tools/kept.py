@@ -114,7 +114,12 @@ def opened(kept: Kept) -> dict[str, int]:
     held: dict[str, int] = {}
     for path in [*kept.above][:_MOST_HELD]:
         with suppress(OSError):
-            held[path] = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+            fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+            facts = os.fstat(fd)
+            if (facts.st_dev, facts.st_ino) == kept.above[path]:
+                held[path] = fd
+            else:  # another command has put something else there
+                os.close(fd)
     return held
 
 

@@ -5,10 +5,14 @@ could change and must not. If the process dies, the next one that drives the ses
 not be put back stays here until it can be. Without a home, nothing outlives the process.
 """
 
+# Pathlib makes an object for each name.
+# ruff: noqa: PTH208
+
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -16,10 +20,13 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from holdfast.locks import try_lock
+from holdfast.policy.paths import is_inside
 from holdfast.protocol.fence import Undone
 from holdfast.tools.aside import NOT_YET, Place, names, sentence
 from holdfast.tools.blocking import Refused
 from holdfast.tools.kept import Kept, put_back
+from holdfast.tools.turns import table_of
 
 FOLDER = "aside"
 _MOST_TOLD = 10
@@ -47,6 +54,17 @@ class Trace(msgspec.Struct, frozen=True):
     """What could not be put back yet."""
     kept: Kept | None = None
     """What it could change and must not; when it has ended, only what could not be put back."""
+    gone: tuple[str, ...] = ()
+    """What of `before` was no longer there when it began, because of another command."""
+    key: str = ""
+    """Its processes have it. Empty: an earlier version stored the trace."""
+    looked_ms: int = 0
+    """When it was looked what lay there."""
+
+    @property
+    def session(self) -> str:
+        """Whose command it is."""
+        return _session(self.key)
 
 
 class Traces:
@@ -58,7 +76,12 @@ class Traces:
 
     def __init__(self, home: Path | None = None) -> None:
         self._folder = home / FOLDER if home is not None else None
+        self._table = table_of(self._folder)
+        self.looking, self.alone = self._table.looking, self._table.alone
         self._running: dict[str, Trace] = {}
+        self._held: dict[str, int] = {}
+        """Their files, which are locked: so other processes know that this one lives."""
+        self._failed: set[str] = set()
         self._stuck: dict[str, Trace] = {}
         self._untold: dict[str, list[str]] = {}
         self._told: set[str] = set()
@@ -70,8 +93,29 @@ class Traces:
         Raises:
             OSError: it cannot be stored.
         """
-        self._keep(_name(key), trace)
-        self._running[_name(key)] = trace
+        name = _name(key)
+        self._keep(name, trace, is_running=True)
+        self._running[name] = self._table.running[name] = trace
+        self._table.enter(trace.writable[0])
+
+    def beside(self, roots: Collection[str]) -> list[Trace]:
+        """Return the commands that may have changed something in these folders and were not undone: those that run,
+        of this process and of others, and those whose Holdfast was killed. The oldest comes first.
+        """
+        found = dict(self._table.running)
+        for name in self._names():
+            with suppress(OSError, ValueError):
+                if name not in found and not (trace := self._read(name)).changed:
+                    found[name] = trace
+        return sorted((each for each in found.values() if _meet(each.writable, roots)), key=_age)
+
+    def fail(self, key: str) -> None:
+        """It has ended, and could not be undone. Nothing begins beside it until it is."""
+        self._failed.add(_name(key))
+
+    def failed(self) -> list[Trace]:
+        """Return the commands that have ended and could not be undone."""
+        return [self._running[name] for name in self._failed]
 
     def is_running(self, key: str) -> bool:
         """Return whether it began and has not ended."""
@@ -80,6 +124,7 @@ class Traces:
     def end(self, key: str, undone: Undone) -> None:
         """Keep what is left to say and to do. The command has ended."""
         trace = self._running.pop(_name(key))
+        self._failed.discard(_name(key))
         if undone.changed:
             untold = self._untold.setdefault(_mark(_session(key)), [])
             untold.append(sentence(undone, trace.writable[0]))
@@ -89,7 +134,13 @@ class Traces:
     def finish(self, name: str, trace: Trace, undone: Undone) -> None:
         """Keep only what is left of a command that has ended."""
         kept = trace.kept.only(undone.stuck) if trace.kept is not None and undone.stuck else None
-        rest = replace(trace, before={}, covered=(), changed=undone.changed, stuck=undone.stuck, kept=kept)
+        rest = replace(
+            trace, before={}, gone=(), covered=(), changed=undone.changed, stuck=undone.stuck, kept=kept
+        )
+        if (fd := self._held.pop(name, None)) is not None:
+            os.close(fd)
+        if self._table.running.pop(name, None) is not None:
+            self._table.leave(trace.writable[0])
         if undone.stuck:
             self._stuck[name] = rest
         if not undone.changed:
@@ -126,6 +177,31 @@ class Traces:
             self._drop(name)
         return found
 
+    def left_by_others(self, session: str) -> dict[str, Trace]:
+        """Return what is left of commands of other sessions, whose processes no longer live, by their names."""
+        found: dict[str, Trace] = {}
+        own = {*self._running, *self._stuck, *self._names(session)}
+        for name in self._names():
+            with suppress(OSError, ValueError):
+                if name in own or not self._is_abandoned(name):
+                    continue
+                trace = self._read(name)
+                if trace.key and not trace.changed:
+                    found[name] = trace
+        return found
+
+    def _is_abandoned(self, name: str) -> bool:
+        """Return whether the process that stored it no longer lives.
+
+        Raises:
+            OSError: there is nothing.
+        """
+        fd = os.open(self._path(name) or "", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return try_lock(fd) == "ours"
+        finally:
+            os.close(fd)
+
     def put_back_stuck(self, workspace: str) -> None:
         """Put back what could not be put back before.
 
@@ -133,14 +209,26 @@ class Traces:
             Refused: it still cannot be.
         """
         still: list[str] = []
-        for name, trace in [*self._stuck.items()]:
+        for name, trace in {**self._left_stuck(), **self._stuck}.items():
             undone = put_back(trace.kept) if trace.kept is not None else Undone()
-            if not undone.stuck:
-                del self._stuck[name]
-                self._drop(name)
             still += undone.stuck
+            if undone.stuck:
+                continue
+            if self._stuck.pop(name, None) is not None:
+                self._drop(name)
+            else:  # its session has not yet been told
+                self._keep(name, replace(trace, stuck=(), kept=None))
         if still:
             raise Refused(_STUCK.format(paths=names(still, workspace)))
+
+    def _left_stuck(self) -> dict[str, Trace]:
+        """Return what other processes could not put back."""
+        found: dict[str, Trace] = {}
+        for name in self._names():
+            with suppress(OSError, ValueError):
+                if name not in self._running and (trace := self._read(name)).stuck:
+                    found[name] = trace
+        return found
 
     def forget(self, session: str) -> None:
         """Remove what is kept of a session, which nobody drives. What a killed command changed is put back first."""
@@ -153,11 +241,16 @@ class Traces:
     def _path(self, name: str) -> Path | None:
         return self._folder / f"{name}.json" if self._folder is not None else None
 
-    def _names(self, session: str) -> list[str]:
-        """Return the names of what is stored of a session, also of what was not stored to its end."""
-        if self._folder is None or not self._folder.is_dir():
+    def _names(self, session: str = "") -> list[str]:
+        """Return the names of what is stored of a session or of all, also of what was not stored to its end."""
+        if self._folder is None:
             return []
-        return sorted({path.stem for path in self._folder.glob(f"{_mark(session)}-*")})
+        begin = f"{_mark(session)}-" if session else ""
+        with suppress(OSError):
+            return sorted(
+                {name.rpartition(".")[0] for name in os.listdir(self._folder) if name.startswith(begin)}
+            )
+        return []
 
     def _read(self, name: str) -> Trace:
         """Read what is stored.
@@ -171,21 +264,28 @@ class Traces:
             raise FileNotFoundError(name)
         return msgspec.convert(json.loads(path.read_bytes()), Trace)
 
-    def _keep(self, name: str, trace: Trace) -> None:
+    def _keep(self, name: str, trace: Trace, *, is_running: bool = False) -> None:
         path = self._path(name)
         if path is None:
             return
         path.parent.mkdir(mode=0o700, exist_ok=True)
         draft = path.with_suffix(".tmp")
+        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            draft.touch(0o600)
+            try_lock(fd)
             # Names of files need not be text, and only this encoder takes them.
-            draft.write_text(json.dumps(msgspec.to_builtins(trace)), encoding="ascii")
+            with open(fd, "w", encoding="ascii", closefd=False) as file:
+                file.write(json.dumps(msgspec.to_builtins(trace)))
             draft.replace(path)
         except OSError:
+            os.close(fd)
             with suppress(OSError):
                 draft.unlink()
             raise
+        if is_running:
+            self._held[name] = fd
+        else:
+            os.close(fd)
 
     def _drop(self, name: str) -> None:
         path = self._path(name)
@@ -193,6 +293,14 @@ class Traces:
             with suppress(OSError):
                 path.unlink(missing_ok=True)
                 path.with_suffix(".tmp").unlink(missing_ok=True)
+
+
+def _meet(these: Iterable[str], those: Collection[str]) -> bool:
+    return any(is_inside(one, other) or is_inside(other, one) for one in these for other in those)
+
+
+def _age(trace: Trace) -> int:
+    return trace.looked_ms
 
 
 def _session(key: str) -> str:

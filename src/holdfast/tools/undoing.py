@@ -1,0 +1,110 @@
+"""Undoes what commands in a sandbox changed: when they end, and later where that failed or Holdfast was killed."""
+
+# Pathlib makes an object for each name.
+# ruff: noqa: PTH108
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from types import MappingProxyType
+
+from msgspec.structs import replace
+
+from holdfast.protocol.fence import Undone
+from holdfast.sandbox import own_folder
+from holdfast.sandbox.keeper import is_blank
+from holdfast.sandbox.trees import end_trees
+from holdfast.tools.aside import put_right, sentence
+from holdfast.tools.kept import put_back, righted
+from holdfast.tools.traces import Trace, Traces
+
+_OF_ANOTHER = (
+    "A command of session {session} was left behind when its Holdfast was killed. Files that control other programs "
+    "had come or changed, and were put aside or put back: `holdfast resume {session}` names them."
+)
+
+
+class Undoing:
+    """Undoes what the commands of a home changed.
+
+    Args:
+        traces: What they left.
+        look: Returns the folders that a command had closed, and where it could make what controls other programs.
+    """
+
+    def __init__(self, traces: Traces, look: Callable[[Trace], tuple[Sequence[str], Sequence[str]]]) -> None:
+        self._traces = traces
+        self._look = look
+
+    def end(self, trace: Trace, held: Mapping[str, int] = MappingProxyType({})) -> Undone:
+        """Undo what a command changed that has ended. `held`: what `kept` holds open, which is closed."""
+        if not self._traces.is_running(trace.key):  # it did not begin
+            return Undone()
+        with self._traces.alone():
+            is_undone = False
+            try:
+                undone = self._undone(trace, held)
+                self._traces.end(trace.key, undone)
+                is_undone = True
+                return undone
+            finally:
+                if not is_undone:
+                    self._traces.fail(trace.key)
+
+    def retry(self, workspace: str) -> None:
+        """Undo what could not be undone when its command ended.
+
+        Raises:
+            Refused: it still cannot be.
+        """
+        for trace in self._traces.failed():
+            self.end(trace)
+        self._traces.put_back_stuck(workspace)
+
+    def recovered(self, session: str) -> list[str]:
+        """Undo what killed processes left, of any session, and return sentences for this one. All of its own
+        commands have ended.
+        """
+        said = self._traces.taken(session)
+        with self._traces.alone():
+            left = self._traces.left(session)
+            others = self._traces.left_by_others(session)
+            _end({**left, **others})
+            for name, trace in left.items():
+                undone = self._finish(name, trace)
+                said += [sentence(undone, trace.writable[0])] if undone.changed else []
+            for name, trace in others.items():
+                if self._finish(name, trace).changed:
+                    said.append(_OF_ANOTHER.format(session=trace.session))
+        return said
+
+    def _finish(self, name: str, trace: Trace) -> Undone:
+        if trace.changed:  # it was undone, as far as it could be
+            undone = Undone(trace.changed, put_back(trace.kept).stuck if trace.kept is not None else ())
+        else:
+            undone = self._undone(trace)
+        self._traces.finish(name, trace, undone)
+        return undone
+
+    def _undone(self, trace: Trace, held: Mapping[str, int] = MappingProxyType({})) -> Undone:
+        if trace.kept is None:
+            return Undone(self._put_right(trace))
+        return righted(
+            trace.kept, trace.before, lambda known: self._put_right(replace(trace, before=known)), held
+        )
+
+    def _put_right(self, trace: Trace) -> tuple[str, ...]:
+        for path in filter(is_blank, trace.covered):
+            with suppress(OSError):
+                os.unlink(path)
+        opened, places = self._look(trace)
+        return tuple(sorted({*opened, *put_right(trace.before, places, trace.gone)}))
+
+
+def _end(left: Mapping[str, Trace]) -> None:
+    """End what still runs of killed commands, and remove their own folders."""
+    if keys := frozenset(trace.key for trace in left.values() if trace.key and not trace.changed):
+        end_trees(keys)
+        own_folder.remove_left(keys)

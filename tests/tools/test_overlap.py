@@ -1,0 +1,298 @@
+"""Commands that overlap have one baseline: what lay in the workspace before all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from holdfast.protocol.fence import Launch, Undone
+from holdfast.protocol.settings import Walls
+from holdfast.testing.clock import never_over
+from holdfast.tools.blocking import Refused
+from holdfast.tools.fencing import Fences
+from holdfast.tools.own import OwnPlaces
+from holdfast.tools.traces import Traces
+
+pytestmark = pytest.mark.requirement("L2")
+
+BOTH = pytest.mark.parametrize("backend", ["bubblewrap", "landlock"])
+HOOK = "#!/bin/sh\nexit 0\n"
+
+OTHER = """
+    import asyncio, sys
+    from tests.tools.test_overlap import Command, fences_of, plant
+    backend, home, top, workspace = sys.argv[1:]
+    command = Command(fences_of(backend, home), top, backend, "other:1")
+    command.begin()
+    plant(workspace, backend)
+    print("planted", flush=True)
+    sys.stdin.readline()
+    command.end()
+    print("ended", flush=True)
+    sys.stdin.readline()
+"""
+"""Another Holdfast: a command begins, plants something, and ends on a word from here."""
+
+
+def fences_of(backend: str, home: str) -> Fences:
+    Path(home).mkdir(exist_ok=True)
+    return Fences(OwnPlaces(), "/nowhere", backend, traces=Traces(Path(home)))  # type: ignore[arg-type]
+
+
+def plant(workspace: str, backend: str) -> None:
+    """Do what a command can do in a sandbox: landlock puts back only afterwards what others prevent."""
+    top = Path(workspace)
+    (top / ".envrc").write_text("evil")
+    (top / "a").mkdir(exist_ok=True)
+    (top / "a" / ".envrc").symlink_to("../evil.sh")
+    (top / ".git" / "config.worktree").write_text("[core]\n\tfsmonitor = evil\n")
+    if backend == "landlock":
+        with (top / ".git/hooks/pre-commit").open("a") as file:
+            file.write("evil\n")
+        (top / ".vscode/tasks.json").unlink()
+        (top / ".bashrc").rename(top / "elsewhere")
+        (top / ".bashrc").write_text("evil")
+    else:
+        (top / "sub/.vscode").unlink()
+        (top / "sub/.vscode").symlink_to("../evil")
+
+
+class Command:
+    """A command that does nothing by itself, from its look to its end."""
+
+    def __init__(self, fences: Fences, workspace: str | Path, backend: str, key: str) -> None:
+        launch = Launch(("true",), str(workspace), key, {}, 1, 1, never_over)
+        walls = Walls(backend)  # type: ignore[arg-type]
+        self._launch = asyncio.run(fences.around(launch, str(workspace), walls))
+
+    def begin(self) -> None:
+        self._launch.check()
+
+    def end(self) -> Undone:
+        assert self._launch.put_right is not None
+        return self._launch.put_right()
+
+
+def state(workspace: Path) -> dict[str, str]:
+    """What is there, without what was put aside."""
+    found = {}
+    for path in sorted(workspace.rglob("*")):
+        name = str(path.relative_to(workspace))
+        if ".put-aside" not in name and name not in ("a", "elsewhere"):
+            found[name] = (
+                f"-> {path.readlink()}" if path.is_symlink() else path.read_text() if path.is_file() else ""
+            )
+    return found
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    top = tmp_path / "ws"
+    subprocess.run(["git", "init", "-q", str(top)], check=True)
+    (top / ".git/hooks/pre-commit").write_text(HOOK)
+    (top / ".vscode").mkdir()
+    (top / ".vscode/tasks.json").write_text("{}")
+    (top / ".bashrc").write_text("mine")
+    (top / "real").mkdir()
+    (top / "sub").mkdir()
+    (top / "sub/.vscode").symlink_to("../real")
+    return top
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> str:
+    return str(tmp_path / "home")
+
+
+@contextmanager
+def another(backend: str, home: str, top: Path, workspace: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process, in which a command runs and has planted something."""
+    argv = [sys.executable, "-c", textwrap.dedent(OTHER), backend, home, str(top), str(workspace)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True, cwd=Path(__file__).parents[2]) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "planted\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def ended(process: subprocess.Popen[str]) -> None:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == "ended\n"
+
+
+@BOTH
+@pytest.mark.parametrize("is_first_to_end", [True, False])
+def test_of_two_commands_neither_puts_back_what_the_other_planted(
+    workspace: Path, home: str, backend: str, *, is_first_to_end: bool
+) -> None:
+    before, fences = state(workspace), fences_of(backend, home)
+    one, two = Command(fences, workspace, backend, "s:1"), None
+    one.begin()
+    plant(str(workspace), backend)
+    two = Command(fences, workspace, backend, "s:2")
+    two.begin()
+    first, last = (one, two) if is_first_to_end else (two, one)
+    assert first.end().changed
+    assert state(workspace) == before
+    (workspace / ".envrc").write_text("evil again")
+    if backend == "landlock":
+        (workspace / ".git/hooks/pre-commit").write_text("evil again")
+    assert str(workspace / ".envrc") in last.end().changed
+    assert state(workspace) == before
+    asyncio.run(fences.put_aside("s", is_first=False))
+    assert not list(Path(home, "aside").iterdir())
+    assert Command(fences, workspace, backend, "s:3").end() == Undone()
+
+
+@BOTH
+def test_commands_of_two_processes_have_one_baseline(workspace: Path, home: str, backend: str) -> None:
+    before = state(workspace)
+    with another(backend, home, workspace, workspace) as process:
+        fences = fences_of(backend, home)
+        command = Command(fences, workspace, backend, "s:1")
+        command.begin()
+        ended(process)
+        (workspace / ".envrc").write_text("evil again")
+        assert str(workspace / ".envrc") in command.end().changed
+    assert state(workspace) == before
+    assert not list(Path(home, "aside").glob("*.tmp"))
+
+
+@BOTH
+@pytest.mark.requirement("C8")
+def test_a_command_beside_one_that_is_killed_leaves_what_was_there_before_both(
+    workspace: Path, home: str, backend: str
+) -> None:
+    before, fences = state(workspace), fences_of(backend, home)
+    with another(backend, home, workspace, workspace) as process:
+        command = Command(fences, workspace, backend, "s:1")
+        command.begin()
+        process.kill()
+        process.wait()
+        late = Command(fences, workspace, backend, "s:2")
+        late.begin()
+        assert command.end().changed
+        assert state(workspace) == before
+        (workspace / ".envrc").write_text("evil again")
+        assert late.end().changed
+    assert state(workspace) == before
+    asyncio.run(fences.put_aside("s", is_first=False))
+    for session in ("new", "other"):
+        asyncio.run(fences.put_aside(session, is_first=True))
+    asyncio.run(fences.put_aside("other", is_first=False))
+    assert not list(Path(home, "aside").iterdir())
+
+
+@BOTH
+@pytest.mark.requirement("C8")
+def test_the_next_driver_of_a_home_works_off_what_was_killed_and_leaves_what_lives(
+    workspace: Path, home: str, backend: str
+) -> None:
+    before, fences = state(workspace), fences_of(backend, home)
+    with another(backend, home, workspace, workspace) as process:
+        assert not asyncio.run(fences.put_aside("new", is_first=True))
+        assert (workspace / ".envrc").exists()
+        process.kill()
+        process.wait()
+        said = asyncio.run(fences.put_aside("new", is_first=True))
+    assert "of session other was left behind" in said
+    assert state(workspace) == before
+    assert not asyncio.run(fences.put_aside("newer", is_first=True))
+    told = asyncio.run(fences_of(backend, home).put_aside("other", is_first=True))
+    assert ".envrc" in told
+
+
+@BOTH
+def test_no_command_begins_beside_one_of_another_home(workspace: Path, home: str, backend: str) -> None:
+    fences = fences_of(backend, home)
+    with another(backend, f"{home}-2", workspace, workspace) as process:
+        with pytest.raises(Refused, match="another home"):
+            Command(fences, workspace, backend, "s:1")
+        ended(process)
+        Command(fences, workspace, backend, "s:2").begin()
+
+
+@BOTH
+def test_a_workspace_that_no_other_command_looks_into_is_not_taken_for_new(
+    workspace: Path, home: str, backend: str
+) -> None:
+    """It lies in a folder of other people's files of the other one's workspace."""
+    inner = workspace / "node_modules" / "package"
+    (inner / ".vscode").mkdir(parents=True)
+    (inner / ".envrc").write_text("mine")
+    fences = fences_of(backend, home)
+    outer = Command(fences, workspace, backend, "s:1")
+    outer.begin()
+    command = Command(fences, inner, backend, "s:2")
+    command.begin()
+    (inner / ".bashrc").write_text("evil")
+    assert command.end().changed == (str(inner / ".bashrc"),)
+    assert outer.end() == Undone()
+    assert (inner / ".envrc").read_text() == "mine"
+
+
+@BOTH
+def test_a_command_with_wider_borders_takes_over_what_a_narrow_one_knows(
+    workspace: Path, home: str, backend: str
+) -> None:
+    top = workspace.parent
+    (top / ".bashrc").write_text("mine")
+    fences, before = fences_of(backend, f"{top}-home"), state(workspace)
+    narrow = Command(fences, workspace, backend, "s:1")
+    narrow.begin()
+    plant(str(workspace), backend)
+    wide = Command(fences, top, backend, "s:2")
+    wide.begin()
+    assert str(workspace / ".envrc") in wide.end().changed
+    assert state(workspace) == before
+    assert (top / ".bashrc").read_text() == "mine"
+    narrow.end()
+
+
+def test_what_another_command_moved_away_is_new_if_something_else_comes_there(
+    workspace: Path, home: str
+) -> None:
+    (workspace / "b").mkdir()
+    (workspace / "b/.envrc").write_text("mine")
+    fences = fences_of("bubblewrap", home)
+    one = Command(fences, workspace, "bubblewrap", "s:1")
+    one.begin()
+    (workspace / "b").rename(workspace / "c")
+    two = Command(fences, workspace, "bubblewrap", "s:2")
+    two.begin()
+    assert one.end() == Undone()
+    (workspace / "b").mkdir()
+    (workspace / "b/.envrc").write_text("evil")
+    assert two.end().changed == (str(workspace / "b/.envrc"),)
+    assert (workspace / "c/.envrc").read_text() == "mine"
+
+
+@BOTH
+def test_no_command_begins_where_another_one_could_not_be_undone(
+    workspace: Path, home: str, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, fences = state(workspace), fences_of(backend, home)
+    one = Command(fences, workspace, backend, "s:1")
+    one.begin()
+    plant(str(workspace), backend)
+    with monkeypatch.context() as patch:
+        patch.setattr("holdfast.tools.undoing.put_right", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            one.end()
+        with pytest.raises(ZeroDivisionError):
+            Command(fences, workspace, backend, "s:2")
+    Command(fences, workspace, backend, "s:2").begin()
+    assert state(workspace) == before
