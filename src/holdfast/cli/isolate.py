@@ -88,7 +88,7 @@ async def _accept(
     if is_json:
         say_json(_row(found))
     else:
-        say(_accepted_lines(found))
+        say(accepted_lines(found))
     return _REFUSED if found.problems else 0
 
 
@@ -124,7 +124,8 @@ def _row(found: Accepted) -> dict[str, Any]:
     }
 
 
-def _accepted_lines(found: Accepted) -> Iterator[Line | str]:
+def accepted_lines(found: Accepted) -> Iterator[Line | str]:
+    """Return what became of each file and branch, and what can be done now."""
     for each in found.done:
         change = "added" if not each.before else "changed" if each.after else "deleted"
         yield [Span(f"{change}  ", _STYLES[change]), neutral(each.path)]
@@ -135,7 +136,8 @@ def _accepted_lines(found: Accepted) -> Iterator[Line | str]:
     for path in found.skipped:
         yield [Span("left out  ", "yellow"), neutral(path)]
     if found.problems:
-        yield "Nothing was changed. Leave files out with --skip PATH, or change the workspace, and accept again."
+        done = "No file was changed. The new branches stay." if found.branches else "Nothing was changed."
+        yield f"{done} Leave files out with --skip PATH, or change the workspace, and accept again."
         return
     if not found.done and not found.skipped and not found.branches:
         stays = "There was nothing to accept. The copy stays until you discard it:  "

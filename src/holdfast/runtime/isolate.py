@@ -83,11 +83,11 @@ class Accepted(msgspec.Struct, frozen=True):
     session: str
     done: tuple[FileRestore, ...] = ()
     problems: tuple[KeptFile, ...] = ()
-    """Why nothing was done."""
+    """Why no file was changed."""
     skipped: tuple[str, ...] = ()
     """What stays in the copy, because it was to be left out."""
     branches: tuple[str, ...] = ()
-    """The new branches that have the commits of the copy."""
+    """The new branches that have the commits of the copy. They stay, also if there are problems."""
     is_copy: bool = True
     """There was a copy."""
 

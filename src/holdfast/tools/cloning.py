@@ -111,5 +111,5 @@ def ask_git(command: Sequence[str], environment: Mapping[str, str], what: str, g
         said = " ".join(ended.stderr.decode(errors="replace").split())
         # Whole words only: nobody masks a part of a secret.
         shown = said if len(said) <= _ERROR_CHARS else said[-_ERROR_CHARS:].partition(" ")[2]
-        raise Refused(f"git cannot {what}: {shown}")
+        raise Refused(f"git cannot {what}: {shown or f'it ended with {ended.returncode} and said no more'}")
     return os.fsdecode(ended.stdout)

@@ -10,12 +10,13 @@ ever changed, only new ones are made. So nothing that the user has can be overwr
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
 
 import msgspec
 
+from holdfast.policy.paths import above
 from holdfast.tools.blocking import Refused
 from holdfast.tools.cloning import ask_git
 from holdfast.tools.ignoring import program
@@ -73,27 +74,46 @@ def new_tips(copy: str, origin: str, own: OwnPlaces) -> tuple[Tip, ...]:
 
 
 def take_tips(copy: str, origin: str, tips: Sequence[Tip], prefix: str, own: OwnPlaces) -> tuple[str, ...]:
-    """Make a branch of the repository for each branch of the copy. Return their names.
+    """Make a branch of the repository for each branch of the copy: all of them, or none. Return their names.
 
     Raises:
         Refused: git cannot do it.
         OSError: one of the repositories cannot be read.
     """
     git = program(origin)
-    made: list[str] = []
     with _asked(git, copy, own) as there, _asked(git, origin, own) as here:
-        taken = {name for _, name in _refs(here, _HEADS)}
+        source = there("rev-parse", "--absolute-git-dir").rstrip("\n")
+        here(
+            *_QUIET, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules",
+            "--upload-pack=git -c uploadpack.allowAnySHA1InWant=true upload-pack",
+            "--", source, *(tip.commit for tip in tips),
+        )  # fmt: skip
+        taken = {name.removeprefix(_HEADS) for _, name in _refs(here, _HEADS)}
+        made: list[str] = []
         for tip in tips:
-            names = (f"{prefix}/{tip.branch}{f'-{number}' if number > 1 else ''}" for number in count(1))
-            name = next(each for each in names if _HEADS + each not in taken)
-            source = there("rev-parse", "--absolute-git-dir").rstrip("\n")
-            here(
-                *_QUIET, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules",
-                "--upload-pack=git -c uploadpack.allowAnySHA1InWant=true upload-pack",
-                "--", source, f"{tip.commit}:{_HEADS}{name}",
-            )  # fmt: skip
-            made.append(name)
+            made.append(free_branch(f"{prefix}/{tip.branch}", taken))
+            taken.add(made[-1])
+        # A fetch would move a branch that somebody has made meanwhile.
+        lines = (f"create {_HEADS}{name} {tip.commit}\n" for name, tip in zip(made, tips, strict=True))
+        here("update-ref", "--stdin", given="".join(lines))
     return tuple(made)
+
+
+def free_branch(name: str, taken: Collection[str]) -> str:
+    """Return the name of a branch, with numbers where others are in the way: below `x`, or above `x/y`, no branch
+    can be.
+    """
+    in_the_way = {*taken}
+    found = ""
+    for part in (parts := name.split("/"))[:-1]:
+        found = _numbered(f"{found}{part}", in_the_way) + "/"
+    in_the_way.update(folder for each in taken for folder in above(each))
+    return _numbered(found + parts[-1], in_the_way)
+
+
+def _numbered(name: str, taken: Collection[str]) -> str:
+    names = (name if number == 1 else f"{name}-{number}" for number in count(1))
+    return next(each for each in names if each not in taken)
 
 
 def _refs(ask: _Ask, below: str) -> Iterator[tuple[str, str]]:
