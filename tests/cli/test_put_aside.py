@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from holdfast.sandbox.own_folder import new_name
 from tests.cli.processes import Cli, calls, says
 from tests.cli.test_sandbox import WALLS
 
@@ -118,3 +122,26 @@ def test_what_a_hook_made_is_told(cli: Cli) -> None:
     assert done.code == 0, done.err
     assert MADE in done.err
     assert is_aside(cli)
+
+
+@pytest.mark.requirement("C8")
+def test_a_session_that_is_done_is_put_right_when_it_is_resumed(cli: Cli) -> None:
+    """Its processes in the background were killed with their Holdfast after its end."""
+    cli.configure(WALLS)
+    assert cli("run", "go", "-m", cli.model(says("Done.")), "-s", "cli:done").code == 0
+    session = json.loads(cli("sessions", "--json").out.splitlines()[0])["session"]
+    code = (
+        "import sys; from pathlib import Path; from holdfast.tools.traces import Trace, Traces; "
+        "home, workspace, key = sys.argv[1:]; "
+        "Traces(Path(home)).begin(key, Trace((workspace,), 0, {}, (), key=key))"
+    )
+    argv = [sys.executable, "-c", code, str(cli.home), str(cli.workspace), f"{session}:call"]
+    subprocess.run(argv, check=True)
+    (cli.workspace / ".envrc").write_text("evil")
+    own = Path(new_name(f"{session}:call"))
+    own.mkdir()
+    done = cli("resume", "cli:done")
+    assert (done.code, is_aside(cli), own.exists()) == (0, True, False)
+    assert MADE in done.err
+    assert not [*(cli.home / "aside").iterdir()]
+    assert MADE not in cli("resume", "cli:done").err

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from holdfast.app import App, open_app
+from holdfast.app import App, open_app, own_places
 from holdfast.cli.ask import Person
 from holdfast.cli.attachments import from_stdin, given, message_with
 from holdfast.cli.edits import Edits
@@ -40,6 +40,7 @@ from holdfast.config.paths import Home
 from holdfast.core.state import State, open_run
 from holdfast.core.summary import lasted_ms
 from holdfast.errors import NoSuchSession, UsageError
+from holdfast.policy.protected import Own
 from holdfast.policy.rules import is_offered
 from holdfast.protocol.commands import Continue, Send
 from holdfast.protocol.ids import is_session_key
@@ -55,6 +56,8 @@ from holdfast.views.stored import readable_here
 Output = Literal["text", "json", "stream"]
 
 _ISOLATE = "holdfast.cli.isolate"
+_FENCING = "holdfast.tools.fencing"
+_LEFT = "aside"
 _HOW_TO_NAME = (
     "Name a new session CHANNEL:CHAT, as in `-s cli:docs`: two labels of 1 to 64 letters, digits, dots, dashes and"
     " underscores. An existing session can also be named by its id, a prefix of it, or `last`."
@@ -183,6 +186,7 @@ async def _resume(home: Home, name: str, text: str, flags: RunFlags, output: Out
         hint = f'Give it one: `holdfast resume {now.session} "TASK"`'
         raise UsageError(f"Session {now.session} has no task yet, so there is nothing to resume.", hint=hint)
     if run is not None and run.status == "done" and not text:
+        _work_off(home, now.session)
         async with reading(home) as store:
             return show(await report(store, now), now, output)
     async with at_work(home, flags, past, is_new_task=bool(text)) as (app, settings):
@@ -192,6 +196,14 @@ async def _resume(home: Home, name: str, text: str, flags: RunFlags, output: Out
         else:
             await app.controller.submit(now.session, sender(), Continue(_changed(settings, past.ahead)))
         return await work(app, now, settings, output, flags.detail)
+
+
+def _work_off(home: Home, session: str) -> None:
+    """Undo what commands left that were killed after the end of their run, and say so."""
+    if any((home.folder / _LEFT).glob("*.json")):
+        own = Own(**own_places(home, os.environ))
+        for said in import_module(_FENCING).worked_off(own, home.folder, session):
+            tell(said)
 
 
 async def send(app: App, past: State | None, key: str, words: Send) -> State:

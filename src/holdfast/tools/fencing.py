@@ -152,6 +152,12 @@ def starts(names: Iterable[str], tools: Iterable[object]) -> bool:
     return not STARTING.isdisjoint(names) or any(map(_starts, tools))
 
 
+def worked_off(own: Own, home: Path, session: str) -> list[str]:
+    """Undo what killed processes left in a home. Return sentences about it for a session that nobody drives."""
+    fences = Fences(own_places(own), str(Path.home()), traces=Traces(home))
+    return fences.worked_off(session)
+
+
 def own_fence(
     processes: Processes,
     *readable: str,
@@ -300,6 +306,10 @@ class Fences:
         if not is_first:
             return "\n".join(self._traces.taken(session))
         return "\n".join(await in_thread(lambda: self._undoing.recovered(session)))
+
+    def worked_off(self, session: str) -> list[str]:
+        """Do what a driver does, where nobody drives the session. Return sentences about it."""
+        return self._undoing.worked_off(session)
 
     def check(self, tool: object, workspace: str, walls: Walls) -> None:
         """Raise `Refused` for a tool that starts programs, where none may run. Reads nothing."""

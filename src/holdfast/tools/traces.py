@@ -177,18 +177,18 @@ class Traces:
             self._drop(name)
         return found
 
-    def left_by_others(self, session: str) -> dict[str, Trace]:
-        """Return what is left of commands of other sessions, whose processes no longer live, by their names."""
+    def abandoned(self) -> dict[str, Trace]:
+        """Return what is left of commands of all sessions, whose processes no longer live, by their names."""
         found: dict[str, Trace] = {}
-        own = {*self._running, *self._stuck, *self._names(session)}
         for name in self._names():
             with suppress(OSError, ValueError):
-                if name in own or not self._is_abandoned(name):
-                    continue
-                trace = self._read(name)
-                if trace.key and not trace.changed:
-                    found[name] = trace
+                if name not in self._running and name not in self._stuck and self._is_abandoned(name):
+                    found[name] = self._read(name)
         return found
+
+    def told(self, name: str) -> None:
+        """Somebody has heard of it."""
+        self._drop(name)
 
     def _is_abandoned(self, name: str) -> bool:
         """Return whether the process that stored it no longer lives.

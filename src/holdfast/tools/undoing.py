@@ -70,7 +70,11 @@ class Undoing:
         said = self._traces.taken(session)
         with self._traces.alone():
             left = self._traces.left(session)
-            others = self._traces.left_by_others(session)
+            others = {
+                name: trace
+                for name, trace in self._traces.abandoned().items()
+                if name not in left and trace.key and not trace.changed
+            }
             _end({**left, **others})
             for name, trace in left.items():
                 undone = self._finish(name, trace)
@@ -78,6 +82,26 @@ class Undoing:
             for name, trace in others.items():
                 if self._finish(name, trace).changed:
                     said.append(_OF_ANOTHER.format(session=trace.session))
+        return said
+
+    def worked_off(self, session: str) -> list[str]:
+        """Do the same where nobody drives the session, and nothing is recorded of it."""
+        if not self._traces.abandoned():
+            return []
+        said: list[str] = []
+        with self._traces.alone():
+            left = self._traces.abandoned()
+            _end(left)
+            for name, trace in left.items():
+                is_own = trace.session == session
+                if trace.changed and not is_own:
+                    continue
+                undone = self._finish(name, trace)
+                if undone.changed:
+                    of_another = _OF_ANOTHER.format(session=trace.session)
+                    said.append(sentence(undone, trace.writable[0]) if is_own else of_another)
+                if is_own and not undone.stuck:
+                    self._traces.told(name)
         return said
 
     def _finish(self, name: str, trace: Trace) -> Undone:
