@@ -101,14 +101,14 @@ MOUNTS = {  # pivot_root, mount, umount2, unshare, setns, chroot is not among th
 }
 MORE = {
     "x86_64": {101, 310, 311, 312, 248, 249, 250, 298, 321, 323, 175, 313, 176, 246, 320,
-               303, 304, 163, 167, 168, 169, 179},
+               303, 304, 163, 167, 168, 169, 179, 103, 300},
     "aarch64": {117, 270, 271, 272, 217, 218, 219, 241, 280, 282, 105, 273, 106, 104, 294,
-                264, 265, 89, 224, 225, 142, 60},
+                264, 265, 89, 224, 225, 142, 60, 116, 262},
 }  # fmt: skip
 """Tracing, memory of others, keys, perf_event_open, bpf, userfaultfd, modules, kexec, handles, acct, swap, reboot and
-quotas."""
-SAME = {*IO_URING, 428, 429, 430, 431, 432, 433, 438, 440, 442}
-"""Calls with the same number everywhere: also those of new mounts, pidfd_getfd and process_madvise."""
+quotas, the kernel's messages, and fanotify."""
+SAME = {*IO_URING, 428, 429, 430, 431, 432, 433, 438, 440, 442, 443, 467, 470}
+"""The same number everywhere: also those of new mounts, pidfd_getfd, process_madvise, quotactl_fd, listns."""
 
 
 @pytest.mark.requirement("L2")
@@ -128,7 +128,9 @@ ATTRIBUTES = {"x86_64": (188, 189, 190, 197, 198, 199), "aarch64": (5, 6, 7, 14,
 SENDTO = {"x86_64": 44, "aarch64": 206}
 CHOWN = {"x86_64": (94, ()), "aarch64": (54, (0,))}
 """The number of a call that gives a file away, and its arguments before the owner, without the path."""
-OF_OTHERS = {"x86_64": {302: 0, 141: 1, 203: 0, 251: 1}, "aarch64": {261: 0, 140: 1, 122: 0, 30: 1}}
+OF_OTHERS = {"x86_64": {302: 0, 203: 0}, "aarch64": {261: 0, 122: 0}}
+PRIORITIES = {"x86_64": {141: 0, 251: 1}, "aarch64": {140: 0, 30: 1}}
+"""setpriority and ioprio_set, and what says that they are about a process."""
 CONNECTING = {"x86_64": (42, (49, 50, 43, 288)), "aarch64": (203, (200, 201, 202, 242))}
 """The number of connect, and those of bind, listen, accept and accept4."""
 ASKED = 0x7FC00000
@@ -154,6 +156,14 @@ def test_without_namespaces_all_of_that_is_refused_and_what_reaches_others(
         own, other = ([0] * place + [pid] for pid in (0, 4711))
         assert verdict(machine, number, *own, program=program) == ALLOWED
         assert verdict(machine, number, *other, program=program) == REFUSED
+    for number, of_process in PRIORITIES[machine].items():
+        allowed = [
+            (which, who)
+            for which in range(4)
+            for who in (0, 4711)
+            if verdict(machine, number, which, who, 5, program=program) == ALLOWED
+        ]
+        assert allowed == [(of_process, 0)], "all others reach processes outside"
     for flags, told in ((0, ALLOWED), (0x20000000, REFUSED), (0x20004000, REFUSED)):
         assert verdict(machine, SENDTO[machine], 3, 0, 1, flags, program=program) == told
 

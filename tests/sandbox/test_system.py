@@ -16,6 +16,7 @@ from holdfast.sandbox import bubblewrap, landlock, system
 from holdfast.sandbox.bubblewrap import Bubblewrap
 from holdfast.sandbox.landlock import Landlock
 from holdfast.sandbox.process import Processes
+from holdfast.sandbox.system import program_outside
 from holdfast.testing.clock import never_over
 from holdfast.tools import fencing
 from holdfast.tools.own import OwnPlaces
@@ -168,3 +169,19 @@ def test_each_limit_of_a_fence_is_one_of_the_kernel() -> None:
         "RLIMIT_NOFILE": 4096,
         "RLIMIT_CORE": 0,
     }
+
+
+@pytest.mark.requirement("L2")
+def test_no_program_of_a_folder_that_commands_may_change_runs_outside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted = tmp_path / "bin" / "git"
+    planted.parent.mkdir()
+    planted.write_text("#!/bin/sh\n")
+    planted.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"bin:{planted.parent}")
+    assert shutil.which("git")
+    assert not program_outside("git")
+    monkeypatch.setenv("PATH", f"bin:{planted.parent}:/usr/local/bin:/usr/bin:/bin")
+    assert program_outside("sh") in ("/usr/bin/sh", "/bin/sh", "/usr/local/bin/sh")

@@ -98,6 +98,10 @@ class Held(msgspec.Struct, frozen=True):
     mounts: Mapping[str, tuple[bool, str]]
     """Where something must be mounted, as the kernel lists it: whether it must be read-only, and where the mount lies
     that it is mounted upon; empty: anywhere."""
+    paths: tuple[str, ...]
+    """The same places, as they are outside."""
+    root: str
+    """Where all this is mounted until the program begins. Then it is the root."""
     folder: str
     """Where the processes inside are listed."""
     processes: int

@@ -12,7 +12,6 @@ controlling names that did not exist when the program began. `tools.aside` puts 
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -24,7 +23,7 @@ from holdfast.policy.paths import is_inside
 from holdfast.protocol.fence import Backend, Fence, Finding, Held, Launch
 from holdfast.sandbox import proxy, proxy_tls, seccomp
 from holdfast.sandbox.probing import attempt
-from holdfast.sandbox.system import SYSTEM, limits, secrets_of_system
+from holdfast.sandbox.system import SYSTEM, limits, program_outside, secrets_of_system
 
 PROGRAM = "bwrap"
 LEAVES_OPEN = (
@@ -120,7 +119,10 @@ class Bubblewrap:
         files = dict(enumerate(fence.files, number + 5 + len(opened)))
         for fd, path in files.items():
             shown += ["--file", str(fd), path]
-        held = Held(number + 2, number + 3, _places(fence), f"{_NEW_ROOT}/proc", fence.processes)
+        places = _places(fence)
+        mounted = {_listed(path): (must_be, _listed(base)) for path, (must_be, base) in places.items()}
+        told_fd, gate_fd = number + 2, number + 3
+        held = Held(told_fd, gate_fd, mounted, (*places,), _NEW_ROOT, f"{_NEW_ROOT}/proc", fence.processes)
         mounts = [*self._system, *_hidden(fence), *shown, *_gate(held.gate_fd), "--chdir", launch.cwd]
         told = ("--seccomp", str(number + 1), "--info-fd", str(held.told_fd))
         arguments = [*_identity(), *_NAMESPACES, *told, *mounts]
@@ -143,8 +145,8 @@ class Bubblewrap:
 
 def make() -> Bubblewrap | Finding:
     """Return the backend, or why this machine cannot have it. It is not known yet whether it keeps anything out."""
-    program = shutil.which(PROGRAM)
-    if program is None:
+    program = program_outside(PROGRAM)
+    if not program:
         hint = "Install it: `apt install bubblewrap`, `dnf install bubblewrap`, `pacman -S bubblewrap`."
         return Finding("bubblewrap", "bwrap is not installed.", hint)
     if not seccomp.is_known():
@@ -195,7 +197,7 @@ def _hidden(fence: Fence) -> Iterator[str]:
 
 
 def _places(fence: Fence) -> Mapping[str, tuple[bool, str]]:
-    """Return where something must be mounted, as `Held.mounts`.
+    """Return where something must be mounted, as `Held.mounts` with paths as they are outside.
 
     `bwrap` resolves these places by their names. A program in the background may swap a folder for another one at
     that moment, and back: then the mount is elsewhere, or upon another one.
@@ -203,14 +205,16 @@ def _places(fence: Fence) -> Mapping[str, tuple[bool, str]]:
     shown = dict.fromkeys((*fence.writable, *_pinned(fence)), False)
     places = {**shown, **dict.fromkeys((*fence.readable, *fence.protected, *fence.masked), True)}
 
-    def listed(path: str) -> str:
-        return f"{_NEW_ROOT}{path.translate(_LISTED)}"
-
     def base(path: str) -> str:
         above = (str(parent) for parent in Path(path).parents)
-        return next((listed(parent) for parent in above if parent in places), "")
+        return next((parent for parent in above if parent in places), "")
 
-    return {listed(path): (must_be, base(path)) for path, must_be in places.items()}
+    return {path: (must_be, base(path)) for path, must_be in places.items()}
+
+
+def _listed(path: str) -> str:
+    """Return a path as the kernel's list of mounts has it until the program begins."""
+    return f"{_NEW_ROOT}{path.translate(_LISTED)}" if path else ""
 
 
 def _gate(number: int) -> Iterator[str]:

@@ -33,7 +33,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from stat import S_ISLNK
 from typing import Any, NamedTuple, NoReturn
 
@@ -48,6 +48,8 @@ _UPTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """The same clock as `Clock.uptime_ms`."""
 _COUNT_S = 0.05
 """How often the processes in a sandbox are counted."""
+_SETTLE_S = 0.005
+"""How long a sandbox needs at most, usually, from its gate to the beginning of its program."""
 _BLANK_MODE = 0o100444
 """A file, to be read by all."""
 _DEAF_TO = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -203,6 +205,7 @@ class _Inside(NamedTuple):
     """A descriptor of its /proc; -1: it has none of its own."""
     most: int
     """How many there may be."""
+    mounts: _Mounts | None = None
 
     def are_too_many(self) -> bool:
         """Return whether there are more than that."""
@@ -223,6 +226,61 @@ def _below() -> list[str]:
     return found[1:]
 
 
+class _Mounts:
+    """What must stay mounted in a sandbox while its program runs.
+
+    Whoever renames a file over another one outside takes away what is mounted on it inside, and the kernel wakes who
+    polls the list of mounts. If a place itself is renamed, nobody is woken: so the list is read now and then, too.
+    """
+
+    def __init__(self, pid: int, held: dict[str, Any]) -> None:
+        root = held["root"]
+        self._process = os.open(f"/proc/{pid}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._begun = os.fsencode(held["folder"].removeprefix(root))
+        self._needed = {
+            name.removeprefix(root): (must_be, base.removeprefix(root))
+            for name, (must_be, base) in held["mounts"].items()
+        }
+        self._paths = dict(zip(self._needed, held["paths"], strict=True))
+        self._due_s = time.monotonic() + _SETTLE_S
+        self.fd = -1
+        """What becomes ready when mounts change; -1 before the program has begun."""
+
+    def wait_s(self) -> float:
+        """Return when to look next."""
+        return _COUNT_S if self.fd >= 0 else max(0.001, self._due_s - time.monotonic())
+
+    def lost(self) -> str:
+        """Return a place where somebody has put something else; empty if all is kept, or nothing can be told."""
+        now_s = time.monotonic()
+        has_changed = self.fd >= 0 and bool(_ready([], 0, [self.fd]))
+        found = ""
+        if now_s < self._due_s and not has_changed:
+            return found
+        with contextlib.suppress(OSError):  # it has ended
+            gone = (self._paths[name] for name in misplaced(self._lines(), self._needed))
+            found = next(filter(os.path.lexists, gone), "")
+        self._due_s = time.monotonic() + max(_SETTLE_S, 50 * (time.monotonic() - now_s))
+        return found
+
+    def _lines(self) -> list[bytes]:
+        """Return the list of the mounts; an OSError says that the program has not begun, or has ended."""
+        # The paths are those of its process at the moment when the list was opened.
+        fd = (
+            self.fd
+            if self.fd >= 0
+            else os.open("mountinfo", os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._process)
+        )
+        os.lseek(fd, 0, os.SEEK_SET)
+        with open(fd, "rb", closefd=False) as mounted:
+            lines = mounted.readlines()
+        if self.fd < 0 and not any(line.split(b" ", 5)[4] == self._begun for line in lines):
+            os.close(fd)
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        self.fd = fd
+        return lines
+
+
 class _TooLate(Exception):
     """It is too late to start the program."""
 
@@ -239,7 +297,7 @@ def _guard(control: socket.socket, fds: list[int], driver: Collection[int]) -> N
             try:
                 root, pipes = _started(request, fds, ends)
                 inside = _Inside([], -1, request["processes"]) if request["processes"] else None
-                inside = _let_in(pipes, request["held"], [wakes, *ends]) if pipes else inside
+                inside = _let_in(pipes, request["held"], root, wakes, ends) if pipes else inside
             except _TooLate:
                 _tell(control, "late", 0)
             except (OSError, ValueError) as error:
@@ -362,9 +420,11 @@ def _limit(limits: dict[str, int]) -> None:
             resource.setrlimit(kind, (least, least + (name == "RLIMIT_CPU" and least != hard)))
 
 
-def _let_in(pipes: tuple[int, int], held: dict[str, Any], others: list[int]) -> _Inside | None:
-    """Let a sandbox begin its program when everything is mounted where it belongs. Return None if one of the others
-    becomes readable before: the sandbox has ended, or shall end.
+def _let_in(
+    pipes: tuple[int, int], held: dict[str, Any], root: int, wakes: int, ends: list[int]
+) -> _Inside | None:
+    """Let a sandbox begin its program when everything is mounted where it belongs. Return None if the sandbox has
+    ended before, or shall end.
 
     Raises:
         OSError: something is mounted elsewhere, and the program did not begin.
@@ -373,9 +433,17 @@ def _let_in(pipes: tuple[int, int], held: dict[str, Any], others: list[int]) -> 
     poll = select.poll()
     told, gate = pipes
     poll.register(gate, select.POLLOUT)
-    for fd in others:
+    for fd in (wakes, *ends):
         poll.register(fd, select.POLLIN)
-    if poll.poll() != [(gate, select.POLLOUT)]:
+    while (ready := dict(poll.poll())).get(gate) != select.POLLOUT or wakes in ready:
+        if not ready.keys() <= {wakes, gate} or ready.get(gate, select.POLLOUT) != select.POLLOUT:
+            return None
+        # A child that somebody has stopped sends the same signal as one that has ended.
+        with contextlib.suppress(BlockingIOError):
+            os.read(wakes, 1 << 16)
+        if os.waitid(os.P_PID, root, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            return None
+    if not ready.keys() <= {gate}:
         return None
     text = b""
     while not text.endswith(b"}\n"):
@@ -385,7 +453,7 @@ def _let_in(pipes: tuple[int, int], held: dict[str, Any], others: list[int]) -> 
         if not are_in_place(mounted, held["mounts"]):
             raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
     folder = os.open(f"/proc/{pid}/root{held['folder']}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    inside = _Inside([os.pidfd_open(pid)], folder, held["processes"])
+    inside = _Inside([os.pidfd_open(pid)], folder, held["processes"], _Mounts(pid, held))
     # Set here, it counts what is inside, with threads. It stops what is faster than the guard. It does not bind root.
     with contextlib.suppress(OSError, ValueError):
         resource.prlimit(pid, resource.RLIMIT_NPROC, (4 * inside.most, 4 * inside.most))
@@ -395,6 +463,11 @@ def _let_in(pipes: tuple[int, int], held: dict[str, Any], others: list[int]) -> 
 
 def are_in_place(mounted: Iterable[bytes], mounts: dict[str, tuple[bool, str]]) -> bool:
     """Return whether the kernel's list has a mount at each place, upon the right one, and read-only where it must."""
+    return not any(misplaced(mounted, mounts))
+
+
+def misplaced(mounted: Iterable[bytes], mounts: dict[str, tuple[bool, str]]) -> Iterator[str]:
+    """Yield the places where it does not."""
     found = {b"": (b"", b"", False)}
     for line in mounted:
         number, upon, _, _, place, options, _ = line.split(b" ", 6)
@@ -406,26 +479,31 @@ def are_in_place(mounted: Iterable[bytes], mounts: dict[str, tuple[bool, str]]) 
         _, upon, is_read_only = found.get(os.fsencode(name), found[b""])
         is_right = not base or upon == found.get(os.fsencode(base), found[b""])[0]
         if not upon or not is_right or is_read_only < must_be_read_only:
-            return False
-    return True
+            yield name
 
 
 def _watch(root: int, control: socket.socket, ends: list[int], wakes: int, inside: _Inside | None) -> None:
-    """Wait until the program exits, one of `ends` is readable, or there are too many processes. End the tree."""
+    """Wait for the exit of the program, for one of `ends`, for a limit, or for a lost mount. End the tree."""
     has_exited = False
+    mounts = inside.mounts if inside else None
 
     def is_left() -> bool:
         nonlocal has_exited
         codes, is_any_left = _ended(wakes)
         if root in codes and not has_exited:
             has_exited = True
-            _tell(control, "exited", codes[root])
+            lost = mounts.lost() if mounts else ""
+            _tell(control, *(("replaced", lost) if lost else ("exited", codes[root])))
         return is_any_left
 
     while is_left() and not has_exited:
-        if _ready([wakes, *ends], _COUNT_S if inside else None) & set(ends):
+        wait_s = mounts.wait_s() if mounts else _COUNT_S if inside else None
+        if _ready([wakes, *ends], wait_s, [mounts.fd] if mounts and mounts.fd >= 0 else ()) & set(ends):
             break
-        if inside and inside.are_too_many():
+        if mounts and (lost := mounts.lost()):
+            has_exited = True
+            _tell(control, "replaced", lost)
+        elif inside and inside.are_too_many():
             has_exited = True
             _tell(control, "processes", inside.most)
     for first in inside.first if inside else ():
@@ -457,9 +535,9 @@ def _kill_tree(root: int) -> None:
         os.killpg(root, signal.SIGKILL)
 
 
-def _tell(control: socket.socket, word: str, number: int) -> None:
+def _tell(control: socket.socket, word: str, said: int | str) -> None:
     with contextlib.suppress(OSError):
-        control.sendall(json.dumps([word, number]).encode() + b"\n")
+        control.sendall(json.dumps([word, said]).encode() + b"\n")
 
 
 # --- both ---------------------------------------------------------------------------------------
@@ -475,11 +553,13 @@ def _become(name: bytes) -> None:
         prctl(_PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1), 0, 0, 0)
 
 
-def _ready(fds: Iterable[int], timeout_s: float | None = None) -> set[int]:
-    """Wait so long, and return the readable descriptors."""
+def _ready(fds: Iterable[int], timeout_s: float | None = None, changing: Iterable[int] = ()) -> set[int]:
+    """Wait so long, and return the readable descriptors, and lists of the kernel that changed."""
     poll = select.poll()
     for fd in fds:
         poll.register(fd, select.POLLIN)
+    for fd in changing:
+        poll.register(fd, select.POLLPRI)
     return {fd for fd, _ in poll.poll(None if timeout_s is None else 1000 * timeout_s)}
 
 

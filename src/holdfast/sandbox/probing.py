@@ -27,7 +27,7 @@ from holdfast.sandbox.probe_child import begun
 from holdfast.sandbox.process import Ended, Processes
 
 _CHILD = Path(__file__).with_name("probe_child.py")
-_TIMEOUT_S = 20.0
+_TIMEOUT_S = 10.0
 _SHOWN_CHARS = 300
 _ENOUGH_FILES = 256
 _PREFIX = "holdfast-probe-"
@@ -146,5 +146,9 @@ def _fault(ended: Ended | OSError, bait: str) -> str:
             if done:
                 return f"It let a program do what its fence forbids: {done}."
             return f"It kept a program from its own work: {failed}." if failed else ""
+    if ended.how in ("timeout", "idle"):
+        return f"It did not answer within {_TIMEOUT_S:g} s, and was ended."
+    if not ended.exit_code and not ended.output.strip():
+        return "It ended without an error, and did not run a program."
     why = ended.output.strip()[-_SHOWN_CHARS:] or f"exit code {ended.exit_code}"
     return f"It could not run a program: {why}"

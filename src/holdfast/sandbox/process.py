@@ -45,10 +45,13 @@ _PATIENCE_S = 2.0
 """Longer than a guard needs to end its tree. After this, something is wrong with the guard."""
 
 
+How = Literal["exited", "timeout", "idle", "flood", "processes", "replaced"]
+
+
 class Ended(msgspec.Struct, frozen=True):
     """The outcome."""
 
-    how: Literal["exited", "timeout", "idle", "flood", "processes"]
+    how: How
     exit_code: int
     """The exit code of the first process. A negative number is the signal that ended it."""
     output: str
@@ -59,6 +62,8 @@ class Ended(msgspec.Struct, frozen=True):
     """What was undone afterwards."""
     requests: Requests = NO_REQUESTS
     """What it asked of the network through the proxy."""
+    replaced: str = ""
+    """The protected or secret file that somebody outside replaced, so that the sandbox no longer kept it."""
 
 
 def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -162,7 +167,7 @@ class Processes:
                 os.close(reading)
                 control.close()
                 self._open.discard(control)
-        return Ended(how, tree.exit_code, output.text(), output.size_bytes, put_right=undone)
+        return Ended(how, tree.exit_code, output.text(), output.size_bytes, undone, replaced=tree.replaced)
 
     async def end(self, keys: Collection[str]) -> None:
         """End every process of the calls with these keys, no matter which driver started it."""
@@ -241,6 +246,8 @@ class _Tree:
         self._writer = writer
         self._word = ""
         self._number = -signal.SIGKILL
+        self.replaced = ""
+        """See `Ended.replaced`."""
         self._has_spoken = asyncio.Event()
         self._gone = asyncio.create_task(self._listen(reader))
 
@@ -281,8 +288,8 @@ class _Tree:
         """The exit code of the first process. If its guard was killed before it could report, it counts as killed."""
         return self._number
 
-    async def exited(self) -> Literal["exited", "processes"]:
-        """Wait until the first process has exited, or nobody is left to report it, or there were too many of them.
+    async def exited(self) -> Literal["exited", "processes", "replaced"]:
+        """Wait until the first process has exited, or nobody is left to report it, or its guard ended it.
 
         Raises:
             OSError: it could not be started.
@@ -296,6 +303,8 @@ class _Tree:
             raise SandboxUnavailable(_CHANGED)
         if self._word == "failed":
             raise OSError(self._number, os.strerror(self._number))
+        if self._word == "replaced":
+            return "replaced"
         return "processes" if self._word == "processes" else "exited"
 
     async def end(self) -> None:
@@ -313,7 +322,11 @@ class _Tree:
         """Wait until the tree is gone, which closes the socket."""
         try:
             async for line in reader:
-                self._word, self._number = json.loads(line)
+                self._word, said = json.loads(line)
+                if self._word == "replaced":
+                    self.replaced = said
+                else:
+                    self._number = said
                 self._has_spoken.set()
         except ConnectionError:
             return
@@ -321,9 +334,7 @@ class _Tree:
             self._has_spoken.set()
 
 
-async def _until_end(
-    tree: _Tree, launch: Launch, reading: int, output: _Output
-) -> Literal["exited", "timeout", "idle", "flood", "processes"]:
+async def _until_end(tree: _Tree, launch: Launch, reading: int, output: _Output) -> How:
     """Wait for the first process and read its output. Return which limit was reached first, if any."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + launch.timeout_s

@@ -53,9 +53,7 @@ _EVERYWHERE = (
     425, 426, 427,  # io_uring_setup, _enter, _register
     428, 429, 430, 431, 432, 433, 442,  # open_tree, move_mount, fsopen, fsconfig, fsmount, fspick, mount_setattr
     438, 440,  # pidfd_getfd, process_madvise
-)  # fmt: skip
-_SHARED = (
-    443, 467,  # quotactl_fd, open_tree_attr
+    443, 467, 470,  # quotactl_fd, open_tree_attr, listns
 )  # fmt: skip
 _ATTRIBUTES = (463, 466, 469)
 """setxattrat, removexattrat, file_setattr"""
@@ -85,6 +83,8 @@ class _Machine(msgspec.Struct, frozen=True):
     """Calls that send, and which of their arguments has the flags."""
     of_others: Mapping[int, int]
     """Calls about a process, and which of their arguments says which one; 0 is the caller."""
+    priorities: Mapping[int, int]
+    """Calls about a process, a group or a user, and what says that they are about a process."""
     prlimit: int
     setrlimit: int
     first_foreign: int = 0
@@ -102,20 +102,23 @@ _MACHINES: Mapping[str, _Machine] = MappingProxyType(
                 298, 321, 323,  # perf_event_open, bpf, userfaultfd
                 175, 313, 176, 246, 320,  # init_module, finit_module, delete_module, kexec_load, kexec_file_load
                 303, 304, 163, 167, 168, 169, 179,  # *_by_handle_at, acct, swapon, swapoff, reboot, quotactl
+                103, 300,  # syslog, fanotify_init
             ),
             socket=41, socketpair=53, ioctl=16, first_foreign=_X32,
             shared=(
                 161,  # chroot
                 29, 30, 31, 67, 64, 65, 66, 220, 68, 69, 70, 71,  # shm*, sem*, msg*
-                240, 241, 103, 256, 279,  # mq_open, mq_unlink, syslog, migrate_pages, move_pages
+                240, 241, 256, 279,  # mq_open, mq_unlink, migrate_pages, move_pages
             ),
             clone=56, capset=126, seccomp=317, connect=42,
             serving=(49, 50, 43, 288),  # bind, listen, accept, accept4
             attributes=(188, 189, 190, 197, 198, 199),  # *setxattr, *removexattr
             chown={92: 1, 93: 1, 94: 1, 260: 2},  # chown, fchown, lchown, fchownat
             with_flags={44: 3, 46: 2, 307: 3},  # sendto, sendmsg, sendmmsg
-            # setpriority, sched_setparam, _setscheduler, _setaffinity, _setattr, ioprio_set
-            of_others={141: 1, 142: 0, 144: 0, 203: 0, 314: 0, 251: 1}, prlimit=302, setrlimit=160,
+            # sched_setparam, _setscheduler, _setaffinity, _setattr
+            of_others={142: 0, 144: 0, 203: 0, 314: 0},
+            priorities={141: 0, 251: 1},  # setpriority, ioprio_set
+            prlimit=302, setrlimit=160,
         ),
         "aarch64": _Machine(
             0xC00000B7,
@@ -126,19 +129,21 @@ _MACHINES: Mapping[str, _Machine] = MappingProxyType(
                 241, 280, 282,
                 105, 273, 106, 104, 294,
                 264, 265, 89, 224, 225, 142, 60,
+                116, 262,
             ),
             socket=198, socketpair=199, ioctl=29,
             shared=(
                 51,
                 194, 196, 195, 197, 190, 193, 191, 192, 186, 189, 188, 187,
-                180, 181, 116, 238, 239,
+                180, 181, 238, 239,
             ),
             clone=220, capset=91, seccomp=277, connect=203,
             serving=(200, 201, 202, 242),
             attributes=(5, 6, 7, 14, 15, 16),
             chown={55: 1, 54: 2},
             with_flags={206: 3, 211: 2, 269: 3},
-            of_others={140: 1, 118: 0, 119: 0, 122: 0, 274: 0, 30: 1}, prlimit=261, setrlimit=164,
+            of_others={118: 0, 119: 0, 122: 0, 274: 0},
+            priorities={140: 0, 30: 1}, prlimit=261, setrlimit=164,
         ),
     }
 )  # fmt: skip
@@ -192,7 +197,7 @@ def shared_program(machine: str = "", *, has_network: bool) -> bytes:
         KeyError: such a machine is not known.
     """
     own = _MACHINES[machine or platform.machine()]
-    lines = [*_beginning(own, (*own.refused, *own.shared, *_SHARED)), *_if(_EQUAL, _CLONE3, _UNKNOWN)]
+    lines = [*_beginning(own, (*own.refused, *own.shared)), *_if(_EQUAL, _CLONE3, _UNKNOWN)]
     for number in (*_ATTRIBUTES, *own.attributes):
         lines += _if(_EQUAL, number, _UNSUPPORTED)
     streams = [_line(_AND, _KINDS), *_if(_EQUAL, _SOCK_STREAM, _ALLOW)]
@@ -228,6 +233,11 @@ def shared_program(machine: str = "", *, has_network: bool) -> bytes:
     lines += _guarded(own.setrlimit, [*_argument(0), *_if(_EQUAL, TAG_LIMIT, _REFUSE), *_return(_ALLOW)])
     for number, place in own.of_others.items():
         lines += _guarded(number, [*_argument(place), *_unless(_EQUAL, 0, _REFUSE), *_return(_ALLOW)])
+    for number, of_process in own.priorities.items():
+        lines += _guarded(number, [
+            *_argument(0), *_unless(_EQUAL, of_process, _REFUSE),
+            *_argument(1), *_unless(_EQUAL, 0, _REFUSE), *_return(_ALLOW),
+        ])  # fmt: skip
     return b"".join([*lines, *_ioctls(own, _SET_FLAGS), *_return(_ALLOW)])
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -48,6 +49,18 @@ _PUBLIC = frozenset({
     b"CERTIFICATE", b"TRUSTED CERTIFICATE", b"X509 CERTIFICATE", b"CERTIFICATE REQUEST", b"NEW CERTIFICATE REQUEST",
     b"X509 CRL", b"PUBLIC KEY", b"RSA PUBLIC KEY", b"DH PARAMETERS", b"EC PARAMETERS", b"PGP PUBLIC KEY BLOCK",
 })  # fmt: skip
+_PROGRAMS = frozenset(
+    {
+        "/usr/local/sbin",
+        "/usr/local/bin",
+        "/usr/sbin",
+        "/usr/bin",
+        "/sbin",
+        "/bin",
+        "/run/current-system/sw/bin",
+    }
+)
+"""Where programs of the system are, also where root may change them."""
 _MOST_OPEN_FILES = 4096
 
 
@@ -69,6 +82,21 @@ def is_shown(path: str) -> bool:
     return any(is_inside(root, path) for root in SYSTEM) and not any(
         is_inside(hidden, path) for hidden in secrets_of_system()
     )
+
+
+def program_outside(name: str) -> str:
+    """Return the file of a program that Holdfast runs outside of every sandbox; empty if there is none.
+
+    A folder in PATH may lie in a workspace, as that of a virtual environment does. So one that this user can change
+    does not count, and neither does a relative one.
+    """
+    for folder in os.get_exec_path():
+        found = shutil.which(name, path=folder) if folder.startswith("/") else None
+        if found and (
+            folder in _PROGRAMS or not os.access(os.path.dirname(os.path.realpath(found)), os.W_OK)
+        ):
+            return found
+    return ""
 
 
 def limits(fence: Fence) -> Mapping[str, int]:

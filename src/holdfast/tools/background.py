@@ -245,6 +245,12 @@ def how_ended(ended: Ended) -> str:
         return f"killed after printing more than {FLOOD_BYTES >> 20} MiB"
     if ended.how == "processes":
         return "killed: it had more processes at a time than [sandbox] processes allows"
+    if ended.how == "replaced":
+        return (
+            f"killed: somebody outside replaced {ascii(ended.replaced)[1:-1]} while it ran, as git and editors "
+            "do, so the sandbox no longer kept this file. The command may have read or changed it in that moment. A "
+            "person should look at it"
+        )
     code = ended.exit_code
     return f"killed by signal {-code}" if code < 0 else f"exit code {code}"
 

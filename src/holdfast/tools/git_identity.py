@@ -6,13 +6,15 @@ import json
 import subprocess
 from functools import cache
 
+from holdfast.sandbox.system import program_outside
+
 _GIT_S = 5.0
 
 
 @cache
 def git_identity() -> str:
     """Return the user's name and address as git's configuration has them; empty if it has none."""
-    argv = ("git", "config", "--global", "--null", "--get-regexp", r"^user\.(name|email)$")
+    argv = (program_outside("git"), "config", "--global", "--null", "--get-regexp", r"^user\.(name|email)$")
     try:
         found = subprocess.run(argv, cwd="/", capture_output=True, timeout=_GIT_S, check=True).stdout
     except (OSError, subprocess.SubprocessError):

@@ -147,6 +147,6 @@ def _result(ended: Ended, launch: Launch, backend: Backend) -> RawResult:
         case "exited" if not ended.exit_code:
             why = refused(ended, backend)
             return RawResult("ok", f"{output}[{_GOES_ON}: {why}]" if why else ended.output or "[no output]")
-        case "exited" | "flood" | "processes":
+        case "exited" | "flood" | "processes" | "replaced":
             why = "; ".join(filter(None, (how_ended(ended), cause(ended, backend))))
             return RawResult("error", f"{output}[{why}]")
