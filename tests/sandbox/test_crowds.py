@@ -23,6 +23,7 @@ PATIENCE_S = 60.0
 
 
 def launch(workspace: Path, command: str, name: str, timeout_s: float = PATIENCE_S) -> Launch:
+    (workspace / ".env").touch()
     fence = Fence((str(workspace),), interpreter(), masked=(str(workspace / ".env"),))
     argv, environ = ("/bin/bash", "-c", command), clean_environment(os.environ)
     key = f"test-{os.getpid()}:{name}"

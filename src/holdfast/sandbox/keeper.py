@@ -229,8 +229,9 @@ def _below() -> list[str]:
 class _Mounts:
     """What must stay mounted in a sandbox while its program runs.
 
-    Whoever renames a file over another one outside takes away what is mounted on it inside, and the kernel wakes who
-    polls the list of mounts. If a place itself is renamed, nobody is woken: so the list is read now and then, too.
+    A program outside that renames a file over another one takes away what is mounted on it inside. The kernel wakes
+    those who poll the list of mounts. If a place itself is renamed, it wakes nobody: so the list is read now and then,
+    too.
     """
 
     def __init__(self, pid: int, held: dict[str, Any]) -> None:

@@ -85,7 +85,7 @@ def is_shown(path: str) -> bool:
 
 
 def program_outside(name: str) -> str:
-    """Return the file of a program that Holdfast runs outside of every sandbox; empty if there is none.
+    """Return the file of a program that Holdfast runs outside of every sandbox; empty if nothing was found.
 
     A folder in PATH may lie in a workspace, as that of a virtual environment does. So one that this user can change
     does not count, and neither does a relative one.
