@@ -230,8 +230,7 @@ class _Mounts:
     """What must stay mounted in a sandbox while its program runs.
 
     A program outside that renames a file over another one takes away what is mounted on it inside. The kernel wakes
-    those who poll the list of mounts. If a place itself is renamed, it wakes nobody: so the list is read now and then,
-    too.
+    those who poll the list of mounts. If a place itself is renamed, it wakes nobody: so the list is read at times, too.
     """
 
     def __init__(self, pid: int, held: dict[str, Any]) -> None:
@@ -251,12 +250,12 @@ class _Mounts:
         """Return when to look next."""
         return _COUNT_S if self.fd >= 0 else max(0.001, self._due_s - time.monotonic())
 
-    def lost(self) -> str:
+    def lost(self, *, is_last: bool = False) -> str:
         """Return a place where somebody has put something else; empty if all is kept, or nothing can be told."""
         now_s = time.monotonic()
         has_changed = self.fd >= 0 and bool(_ready([], 0, [self.fd]))
         found = ""
-        if now_s < self._due_s and not has_changed:
+        if now_s < self._due_s and not has_changed and not is_last:
             return found
         with contextlib.suppress(OSError):  # it has ended
             gone = (self._paths[name] for name in misplaced(self._lines(), self._needed))
@@ -493,7 +492,7 @@ def _watch(root: int, control: socket.socket, ends: list[int], wakes: int, insid
         codes, is_any_left = _ended(wakes)
         if root in codes and not has_exited:
             has_exited = True
-            lost = mounts.lost() if mounts else ""
+            lost = mounts.lost(is_last=True) if mounts else ""
             _tell(control, *(("replaced", lost) if lost else ("exited", codes[root])))
         return is_any_left
 
