@@ -230,7 +230,7 @@ class _Mounts:
     """What must stay mounted in a sandbox while its program runs.
 
     A program outside that renames a file over another one takes away what is mounted on it inside. The kernel wakes
-    those who poll the list of mounts. If a place itself is renamed, it wakes nobody: so the list is read at times, too.
+    those who poll the list of mounts. If a place itself is renamed, nobody is woken: so it is read at times, too.
     """
 
     def __init__(self, pid: int, held: dict[str, Any]) -> None:
