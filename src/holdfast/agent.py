@@ -431,7 +431,7 @@ class Agent(Generic[T]):
 
         Args:
             session: Its id, or CHANNEL:CHAT.
-            allow: Files that are accepted although they control other programs.
+            allow: Files that are accepted although they control other programs, or were put aside in the copy.
             skip: Files and folders that stay as they are.
 
         Raises:

@@ -202,11 +202,21 @@ def test_links_that_make_controlling_files_or_lead_out_there_are_refused(cli: Cl
     assert {each["path"] for each in refused.json["refused"]} == {".cargo", "pw"}
 
 
-def test_what_was_put_aside_is_no_change(cli: Cli) -> None:
+def test_what_was_put_aside_is_named_and_stays_in_the_copy_until_somebody_takes_it(cli: Cli) -> None:
     (cli.workspace / "a.txt").write_text("one\n")
-    run(cli, "echo two >> a.txt; echo evil > .envrc.put-aside")
-    assert cli("accept", "cli:try", "--json").json["accepted"] == ["a.txt"]
+    (cli.workspace / "b.put-aside").write_text("one\n")
+    write = "echo two | tee a.txt b.put-aside notes.put-aside.md > .envrc.put-aside"
+    run(cli, f"{write}; mkdir d.put-aside-2; echo > d.put-aside-2/f")
+    assert "added   .envrc.put-aside" in cli("show", "cli:try").err
+    done = cli("accept", "cli:try", "--json").json
+    assert done["accepted"] == ["a.txt", "b.put-aside", "notes.put-aside.md"]
+    assert done["skipped"] == [".envrc.put-aside", "d.put-aside-2/f"]
     assert not (cli.workspace / ".envrc.put-aside").exists()
+    assert (copy_of(cli) / ".envrc.put-aside").read_text() == "two\n"
+    assert "d.put-aside-2/f: it may have been put aside" in cli("accept", "cli:try").out
+    taken = cli("accept", "cli:try", "--allow", "d.put-aside-2", "--allow", ".envrc.put-aside", "--json")
+    assert taken.json["accepted"] == [".envrc.put-aside", "d.put-aside-2/f"]
+    assert [*(cli.folder / "home.copies").iterdir()] == []
 
 
 def test_a_copy_without_changes_stays_when_it_is_accepted(cli: Cli, work: Path) -> None:

@@ -25,6 +25,7 @@ from holdfast.runtime import copies, isolate
 from holdfast.runtime.copies import Copy
 from holdfast.runtime.isolate import Accepted, Waiting, copy_for, differences, kind_of, shown_path, waiting
 from holdfast.runtime.undo import Workshop
+from holdfast.tools.aside import is_aside
 from holdfast.views.diffs import FileDiff
 from holdfast.views.lines import COMMAND, Line, Span, neutral
 
@@ -33,10 +34,13 @@ _NOTHING_DONE = " Nothing was done."
 _SHOWN = 20
 _STYLES = {"added": "green", "changed": "yellow", "deleted": "red"}
 
+_ALLOW = "--allow"
 AllowFlag = Annotated[
     list[str] | None,
     typer.Option(
-        "--allow", metavar="FILE", help="Accept this file, which controls other programs. Repeatable."
+        _ALLOW,
+        metavar="FILE",
+        help="Accept this file, which controls other programs or was put aside. Repeatable.",
     ),
 ]
 SkipFlag = Annotated[
@@ -134,7 +138,8 @@ def accepted_lines(found: Accepted) -> Iterator[Line | str]:
     for problem in found.problems:
         yield [Span("refused  ", "red"), neutral(problem.path), f": {neutral(problem.reason)}"]
     for path in found.skipped:
-        yield [Span("left out  ", "yellow"), neutral(path)]
+        why = f": it may have been put aside. Read it, then name it with {_ALLOW}." if is_aside(path) else ""
+        yield [Span("left out  ", "yellow"), neutral(path), why]
     if found.problems:
         done = "No file was changed. The new branches stay." if found.branches else "Nothing was changed."
         yield f"{done} Leave files out with --skip PATH, or change the workspace, and accept again."

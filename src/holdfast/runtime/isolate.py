@@ -37,6 +37,7 @@ from holdfast.runtime.holder import is_free
 from holdfast.runtime.undo import Workshop, finish
 from holdfast.runtime.visit import Visit, visiting
 from holdfast.storage.images import IMAGE_BYTES
+from holdfast.tools.aside import is_aside
 from holdfast.tools.blocking import Refused
 from holdfast.tools.commits import Tip, new_tips, take_tips
 from holdfast.tools.copying import NOTHING, Change, Copied, Item, changes
@@ -85,7 +86,7 @@ class Accepted(msgspec.Struct, frozen=True):
     problems: tuple[KeptFile, ...] = ()
     """Why no file was changed."""
     skipped: tuple[str, ...] = ()
-    """What stays in the copy, because it was to be left out."""
+    """What stays in the copy: it was to be left out, or it was put aside there."""
     branches: tuple[str, ...] = ()
     """The new branches that have the commits of the copy. They stay, also if there are problems."""
     is_copy: bool = True
@@ -257,7 +258,7 @@ async def accept(
         home: The folder of the home.
         session: The session that works in the copy.
         principal: Who accepts.
-        allowed: Files that are accepted although they control other programs.
+        allowed: Files that are accepted although they control other programs, or were put aside in the copy.
         skipped: Files and folders that stay as they are; `.git`: the commits. Then the copy stays too.
 
     Raises:
@@ -276,9 +277,9 @@ async def accept(
             await asyncio.to_thread(copies.drop, home, found.folder)
             return replace(before, is_copy=bool(before.done))
         allowed, skipped = (_named(names, waits) for names in (allowed, skipped))
-        left = [each.path for each in waits.changes if is_among(each.path, skipped)]
-        wanted = [each for each in waits.changes if not is_among(each.path, skipped)]
-        found, shown = waits.copy, tuple(map(shown_path, left))
+        left = _left(waits.changes, skipped, allowed)
+        wanted = [each for each in waits.changes if each.path not in left]
+        found, shown = waits.copy, tuple(map(shown_path, sorted(left)))
         files, problems = await asyncio.to_thread(_planned, workshop, session, found, wanted, set(allowed))
         tips = () if COMMITS in skipped else waits.tips
         if COMMITS in skipped:
@@ -393,6 +394,16 @@ def _named(names: Collection[str], waits: Waiting) -> set[str]:
                 hint="Name a file or folder of the list that `holdfast show` prints.",
             )
     return set(plain.values())
+
+
+def _left(changes: Sequence[Change], skipped: Collection[str], allowed: Collection[str]) -> set[str]:
+    """Return what stays in the copy. What was put aside there may be the work of somebody, so it is never lost."""
+    return {
+        each.path
+        for each in changes
+        if is_among(each.path, skipped)
+        or (each.before == NOTHING and is_aside(each.path) and not is_among(each.path, allowed))
+    }
 
 
 def _planned(

@@ -10,6 +10,7 @@ link. So the places are compared afterwards. Nothing is removed: a person may ha
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -20,6 +21,7 @@ from holdfast.protocol.fence import Undone
 from holdfast.tools.git_made import unwanted
 
 ASIDE = ".put-aside"
+_PUT_ASIDE = re.compile(rf"{re.escape(ASIDE)}(?:-\d+|-draft)?\Z")
 _PASSED = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 """How a folder on the way is opened. Others may let the user pass it and not list it, as many a `/home` does."""
 _LOOKED = stat.S_IRUSR | stat.S_IXUSR
@@ -192,6 +194,11 @@ def put_aside(path: str) -> bool:
 def free_name(name: str, folder: int) -> str:
     """Return a name for what is put aside, which nothing in the folder of the descriptor has."""
     return next(each for each in _names(name) if not _has(folder, each))
+
+
+def is_aside(path: str) -> bool:
+    """Return whether a relative path, or a folder on it, has a name as things have that were put aside."""
+    return any(map(_PUT_ASIDE.search, path.split("/")))
 
 
 def _has(folder: int, name: str) -> bool:

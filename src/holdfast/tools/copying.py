@@ -22,7 +22,6 @@ from holdfast.policy.paths import is_among
 from holdfast.policy.protected import HOME
 from holdfast.protocol.counts import counted
 from holdfast.storage.images import Images
-from holdfast.tools.aside import ASIDE
 from holdfast.tools.blocking import Refused
 from holdfast.tools.cloning import clone
 from holdfast.tools.ignoring import Ignoring, ignoring, program
@@ -246,7 +245,7 @@ def changes(folder: str, copied: Copied, images: Images) -> list[Change]:
         below = [whole for whole in below if whole not in ignored]
         outside = asked.of(below) if asked is not None else set()
         for whole in below:
-            if whole in outside or ASIDE in whole[len(path) :]:
+            if whole in outside:
                 continue
             if len(found) > 2 * MAX_ENTRIES:
                 raise Refused(f"The copy {folder} has more than {counted(len(found), 'file')}.")
