@@ -360,3 +360,15 @@ def test_what_is_new_is_put_aside_also_below_a_folder_that_the_user_may_pass_and
         os.seteuid(user)
         above.chmod(0o755)
     assert [path.name for path in folder.iterdir()] == [".envrc.put-aside"]
+
+
+def test_what_is_put_aside_has_no_other_name(tmp_path: Path) -> None:
+    made = tmp_path / ".envrc"
+    made.write_text("as a person saw it")
+    made.chmod(0o750)
+    (tmp_path / "x").hardlink_to(made)
+    assert put_aside(str(made))
+    (tmp_path / "x").write_text("changed afterwards")
+    aside = tmp_path / ".envrc.put-aside"
+    assert (aside.read_text(), aside.stat().st_mode & 0o777) == ("as a person saw it", 0o750)
+    assert {each.name for each in tmp_path.iterdir()} == {"x", ".envrc.put-aside"}

@@ -5,12 +5,13 @@ link. So the places are compared afterwards. Nothing is removed: a person may ha
 """
 
 # Pathlib cannot work relative to a descriptor, and makes an object for each name.
-# ruff: noqa: PTH101, PTH115, PTH120
+# ruff: noqa: PTH101, PTH115, PTH120, PTH123
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -186,9 +187,30 @@ def _shown(name: str) -> str:
 def put_aside(path: str) -> bool:
     """Rename it. Nothing on the way may be a link: a program may swap a folder at any moment."""
     with suppress(OSError), folder_of(path) as (folder, name):
-        os.rename(name, free_name(name, folder), src_dir_fd=folder, dst_dir_fd=folder)
+        aside = free_name(name, folder)
+        os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=folder)
+        with suppress(OSError):
+            _take_other_names(aside, folder)
         return True
     return False
+
+
+def _take_other_names(name: str, folder: int) -> None:
+    """Make a file one of its own if it has other names: else who knows these could change it after a person has
+    looked at it and given its name back.
+    """
+    with open(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder), "rb") as old:
+        facts = os.fstat(old.fileno())
+        if not stat.S_ISREG(facts.st_mode) or facts.st_nlink == 1:
+            return
+        copy = free_name(name, folder)
+        try:
+            with open(os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder), "wb") as new:
+                shutil.copyfileobj(old, new)
+                os.fchmod(new.fileno(), stat.S_IMODE(facts.st_mode))
+            os.replace(copy, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except OSError:  # the disk may be full
+            os.unlink(copy, dir_fd=folder)
 
 
 def free_name(name: str, folder: int) -> str:
