@@ -522,9 +522,29 @@ async def test_a_connection_that_waits_takes_no_file_of_the_proxy(server: WebSer
 async def test_a_call_whose_files_do_not_come_ends_alone(server: WebServer) -> None:
     async with proxy() as door, call_of(door, allowing(server)) as call:
         door.sendall(b"+")  # as the machine passes them when the proxy has no place for more
-        with Path("/dev/null").open("rb") as one:
-            socket.send_fds(door, [b"+"], [one.fileno()])
+        ours, channel = socket.socketpair()
+        with ours, channel:
+            socket.send_fds(door, [b"+"], [channel.fileno()])
+            channel.close()
+            ours.setblocking(False)
+            told = await asyncio.get_running_loop().sock_recv(ours, 1_000)
+            assert b"This call had no network" in told
         assert b" 200 OK" in await call.ask(f"GET {server.url('/')} HTTP/1.1")
+
+
+async def test_calls_beyond_the_files_of_the_proxy_hear_why_they_have_no_network(server: WebServer) -> None:
+    async with proxy(files=100) as door, contextlib.AsyncExitStack() as calls:
+        places = 100 // 4 // 4
+        before = files_of_this_process()
+        held = [await calls.enter_async_context(call_of(door, allowing(server))) for _ in range(places + 3)]
+        for call in held[places:]:
+            (told,) = await call.told()
+            assert (told.verdict, told.why) == ("failed", proxy_calls.FULL.format(files=100))
+        assert b" 200 OK" in await held[0].ask(f"GET {server.url('/')} HTTP/1.1")
+        await held[0].told()
+        async with call_of(door, allowing(server)) as late:
+            assert b" 200 OK" in await late.ask(f"GET {server.url('/')} HTTP/1.1")
+        assert files_of_this_process() - before < 6 * len(held)
 
 
 async def test_a_program_that_goes_away_frees_its_place_although_the_server_is_silent(

@@ -25,6 +25,10 @@ from holdfast.sandbox.proxy_tls import Certificates
 
 MAX_CONNECTIONS = 128
 """The most of one call at once. Others wait."""
+FULL = (
+    "This call had no network: too many others have one now. "
+    "A process may have {files:,} open files here (`ulimit -Hn`)."
+)
 _CONNECTION_FILES = 2
 """To the program, and to the server."""
 _CALL_FILES = 4
@@ -38,6 +42,8 @@ _LOOKUPS = 32
 """How many names are resolved at once."""
 _LOOKUPS_OF_A_CALL = 8
 """So many of one call: a server of names that never answers holds up nobody else."""
+_PATIENCE_S = 1.0
+"""How long a driver may take to say what a call may reach."""
 _BREATH_S = 0.1
 """How long to wait when nothing can be accepted: the machine has no more files."""
 
@@ -51,7 +57,7 @@ async def serve(
     for_calls = max_files // _CALLS_SHARE
     most = max((max_files - for_calls - _OTHER_FILES) // _CONNECTION_FILES, 2)
     places, each_most = asyncio.Semaphore(most), min(MAX_CONNECTIONS, most // 2)
-    calls = set[asyncio.Task[None]]()
+    calls, refused = set[asyncio.Task[None]](), set[asyncio.Task[None]]()
     is_over = asyncio.Event()
 
     def hear() -> None:
@@ -60,9 +66,13 @@ async def serve(
             loop.remove_reader(door)
             is_over.set()
             return
-        if len(fds) != 2 or len(calls) >= for_calls // _CALL_FILES:  # this one has no network
-            for fd in fds:
+        if len(fds) != 2 or len(calls) >= for_calls // _CALL_FILES:
+            for fd in fds[1:]:
                 os.close(fd)
+            if fds:
+                refusing = loop.create_task(_refuse(fds[0], max_files))
+                refused.add(refusing)
+                refusing.add_done_callback(refused.discard)
             return
         call = loop.create_task(_Call(places, each_most, lookup, limits).serve(*fds))
         calls.add(call)
@@ -70,9 +80,21 @@ async def serve(
 
     loop.add_reader(door, hear)
     await is_over.wait()
-    for call in calls:
+    for call in (*calls, *refused):
         call.cancel()
-    await asyncio.gather(*calls, return_exceptions=True)
+    await asyncio.gather(*calls, *refused, return_exceptions=True)
+
+
+async def _refuse(channel: int, max_files: int) -> None:
+    """Tell the driver that a call has no network, and why."""
+    words = (Word(Exchange("", "", "failed", FULL.format(files=max_files))), Word())
+    reader, writer = await asyncio.open_unix_connection(sock=socket.socket(fileno=channel), limit=_TOLD_BYTES)
+    writer.write(b"".join(msgspec.json.encode(word) + b"\n" for word in words))
+    writer.write_eof()
+    with contextlib.suppress(OSError, ValueError, TimeoutError):
+        async with asyncio.timeout(_PATIENCE_S):
+            await reader.readline()  # a driver whose words are not read hears nothing
+    writer.transport.abort()
 
 
 class _Call:
