@@ -552,8 +552,8 @@ PERMISSION = (
     Mutation(
         "a repository is only known by the name of its folder",
         "tools/git_folders.py",
-        '            return f".git{below}"\n',
-        '            return ""\n',
+        "if may_be_repository(here) and (",
+        'if here.endswith("/.git") and (',
         "tests/policy/test_git_folders.py",
     ),
     Mutation(

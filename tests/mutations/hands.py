@@ -274,8 +274,8 @@ HANDS = (
     Mutation(
         "a question about a tool of a package finds no such tool",
         "app.py",
-        "        [*factory(_BUILT_IN)(factory(_BACKGROUND)(), places), *tools_of_packages(config)]\n",
-        "        [*factory(_BUILT_IN)(factory(_BACKGROUND)(), places)]\n",
+        "    tools = [*factory(_BUILT_IN)(factory(_BACKGROUND)(), places), *tools_of_packages(config)]\n",
+        "    tools = [*factory(_BUILT_IN)(factory(_BACKGROUND)(), places)]\n",
         "tests/extensions/test_factories.py",
     ),
     Mutation(

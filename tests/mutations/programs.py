@@ -328,7 +328,7 @@ PROGRAMS = (
     Mutation(
         "a name that git prints never begins with a dash",
         "tools/named.py",
-        'if found.is_bare and entry.path[len(folder) :].startswith("/-"):',
+        'if found.is_bare and entry.path[len(folder.rstrip("/")) :].startswith("/-"):',
         "if not entry.path:",
         "tests/policy/test_found.py",
     ),

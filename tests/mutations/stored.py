@@ -116,9 +116,9 @@ STORED = (
     ),
     Mutation(
         "a program reads a secret that a server wrote as PHP writes JSON",
-        "redact/redactor.py",
-        '    forms += [form.replace("/", "\\\\/") for form in forms]',
-        "    forms += []",
+        "redact/spelling.py",
+        'ways = [_numbered(char), rf"\\\\{{0,4}}{re.escape(char)}"]',
+        "ways = [_numbered(char), re.escape(char)]",
         "tests/redact/test_known.py",
     ),
     Mutation(

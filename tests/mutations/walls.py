@@ -42,9 +42,9 @@ WALLS = (
     ),
     Mutation(
         "a secret file that vanished is made",
-        _ARGV,
-        " if os.access(path, os.F_OK)]",
-        "]",
+        "sandbox/bubblewrap.py",
+        "(*masked, *protected) if not os.path.lexists(path)",
+        "(*masked, *protected) if not path",
         _PLACES,
     ),
     Mutation(
@@ -116,7 +116,7 @@ WALLS = (
     ),
     Mutation(
         "a fence is kept although a folder changed",
-        "tools/fencing.py",
+        "tools/folders.py",
         "known is not None and known.changed_ns == changed_ns",
         "known is not None",
         _FENCES,
@@ -131,13 +131,13 @@ WALLS = (
     Mutation(
         "what controls programs can be changed in a folder of the configuration",
         "tools/fencing.py",
-        "        for top in writable[first_more:]:\n",
-        "        for top in ():\n",
+        "        for top in named:\n            places +=",
+        "        for top in ():\n            places +=",
         _FENCES,
     ),
     Mutation(
         "a folder that is too deep is passed over",
-        "tools/fencing.py",
+        "tools/folders.py",
         "    except (FileNotFoundError, NotADirectoryError):\n",
         "    except (FileNotFoundError, OSError):\n",
         _FENCES,
@@ -159,8 +159,8 @@ WALLS = (
     Mutation(
         "a link shows a command what it leads to",
         "tools/fencing.py",
-        "path not in roots and any(is_inside(root, path) for root in roots) and os",
-        "path not in roots and os",
+        "path not in roots and any(is_inside(root, path) for root in roots):",
+        "path not in roots:",
         _FENCES,
     ),
     Mutation(
@@ -250,20 +250,20 @@ WALLS = (
     Mutation(
         "what a command made that controls other programs stays",
         "tools/aside.py",
-        "for path in _unwanted(each, before) if put_aside(path)]",
-        "for path in _unwanted(each, before) if not path and put_aside(path)]",
+        "for path in unwanted(each, places) if put_aside(path)]",
+        "for path in unwanted(each, places) if not path and put_aside(path)]",
         "tests/tools/test_aside.py",
     ),
     Mutation(
         "a new file counts as a link that was removed, because it got its inode",
         "tools/aside.py",
-        "(os.readlink(path), facts.st_ctime_ns) if is_link",
-        "(os.readlink(path), 0) if is_link",
+        "Place(identity, os.readlink(path), facts.st_ctime_ns)",
+        "Place(identity, os.readlink(path), 0)",
         "tests/tools/test_aside.py",
     ),
     Mutation(
         "git runs a program of the workspace when a person goes on with a cherry-pick",
-        "tools/aside.py",
+        "tools/git_made.py",
         'if name == "opts":',
         'if name == "opts" and not path:',
         "tests/tools/test_aside.py",
@@ -284,7 +284,7 @@ WALLS = (
     ),
     Mutation(
         "git runs what a command wrote into the list of a rebase",
-        "tools/aside.py",
+        "tools/git_made.py",
         "words[0] in _STEPS",
         "words",
         "tests/tools/test_aside.py",
@@ -299,15 +299,15 @@ WALLS = (
     Mutation(
         "nobody hears what a hook or a stopped command left",
         "core/decide.py",
-        "or type(cause) is Attach) and cause.aside:",
-        "or type(cause) is Attach) and not cause:",
+        "Finding) and cause.aside:",
+        "Finding) and not cause:",
         "tests/cli/test_put_aside.py",
     ),
     Mutation(
         "what is put aside is renamed through links",
         "tools/aside.py",
-        "_PASSED | os.O_NOFOLLOW, dir_fd",
-        "_PASSED, dir_fd",
+        "    fd = os.open(name, _PASSED | os.O_NOFOLLOW, dir_fd=above)\n    opened",
+        "    fd = os.open(name, _PASSED, dir_fd=above)\n    opened",
         "tests/tools/test_aside.py",
     ),
     Mutation(
