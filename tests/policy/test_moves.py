@@ -48,7 +48,45 @@ async def test_other_programs_leave_the_folders_there(tree: Reference, text: str
 @pytest.mark.parametrize(
     "text",
     [
+        "cd new; make; cd ..; ls",
+        "mkdir new; cd new; touch x; cd ..; ls",
+        "mkdir -p new; cd new; cmake ..; make",
+        "git checkout other; cd src; cat ../README.md",
+        "rm -rf src; cd src; cat ../README.md",
+        "cd src; rm -rf $X; cmake ..; cd ..; ls",
+        "if [ -d new ]; then cd new; ls; cd ..; fi; ls",
+        "mkdir new out; cd new; ls ../out; touch ../out/a; cat ../out/a",
+        "cd new; ls ../*.md",
+        "cd /ws/src; make; cd ..; ls",
+        "cd /ws/; cd new; ls ..",
+        "bash -c 'mkdir new; cd new; cat ../README.md'",
+    ],
+)
+async def test_what_is_outside_only_if_a_move_fails_is_a_doubt(tree: Reference, text: str) -> None:
+    found = await tree.verdict("command", text, "supervised")
+    assert found.verdict == "ask" or found.rule == "sandboxed", found.reason
+    assert (await tree.verdict("command", text, "full")).verdict == "allow"
+
+
+async def test_a_person_reads_that_a_move_may_fail(tree: Reference) -> None:
+    found = await tree.verdict("command", "mkdir new; cd new; echo x > ../b.txt")
+    assert found.verdict == "ask"
+    assert "../b.txt is outside of the workspace if a `cd` before it fails." in found.reason
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
         "cd nope; cat ../ws2/a.txt",
+        "cd README.md; cat ../a.txt",
+        "cd link_out; cat ../a.txt",
+        "cd around; cat ../README.md",
+        "cd src; cat /etc/passwd",
+        "cd /ws2/; ls .",
+        "cd /ws/link_out; cat ../a.txt",
+        "cd nope; cat ../../ws2/a.txt",
+        "cd nope; echo x > ../ws2/b.txt",
+        "cd ../ws2; cd ../ws; cat ../ws2/a.txt",
         "cd src; cat ../../ws2/a.txt",
         "cd src; cd ..; cat ../ws2/a.txt",
         "cd README.md; cat ../ws2/a.txt",

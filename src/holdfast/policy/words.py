@@ -63,6 +63,8 @@ class PathWord(NamedTuple):
     """Whether its wildcards also match a leading dot."""
     found: Found | None = None
     """As in `Word.found`."""
+    led: str | None = None
+    """The folder in which the command reads the word if every `cd` before it works; None if that is not known."""
 
 
 def words_of(command: Command) -> Iterator[PathWord]:
@@ -98,7 +100,8 @@ def words_of(command: Command) -> Iterator[PathWord]:
         if folders == ("",):
             yield from found
         else:
-            yield from (word._replace(folder=folder) for folder in folders for word in found)
+            led = folders[0] if simple.is_folder_known else None
+            yield from (word._replace(folder=folder, led=led) for folder in folders for word in found)
 
 
 def _folders(command: Command) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Finds where the words of commands lead, and whether what a command uses lies in the workspace for certain."""
 
 # Pathlib resolves `..` before links, which a shell does not.
-# ruff: noqa: PTH111, PTH116, PTH118
+# ruff: noqa: PTH111, PTH116, PTH118, PTH120
 
 from __future__ import annotations
 
@@ -77,9 +77,12 @@ class WordFacts:
         self._is_ours = is_ours
         self._keeps_ignoring = True
         """Whether the call leaves alone what says which files git ignores."""
+        self._words: Collection[PathWord] = ()
+        self._written: frozenset[str] | None = None
 
     def look_at(self, words: Collection[PathWord]) -> None:
         """Find the targets of the words. A word that names nothing has no fact, unless the command would write it."""
+        self._words, self._written = words, None
         identities = self._own.identities() if words else {}
         self._keeps_ignoring = not any(word.access != "read" and _may_be_ignores(word) for word in words)
         makes = next((word.text for word in words if _makes_strange(word)), "")
@@ -222,13 +225,45 @@ class WordFacts:
         if not word.is_sure:
             self._doubt(word, "is known only when the command runs", is_bounded=True)
         elif not is_inside(self._workspace, real):
-            self.outside = self.outside or word.text[:80]
+            if self._is_led_inside(word):
+                self._doubt(word, "is outside of the workspace if a `cd` before it fails", is_bounded=True)
+            else:
+                self.outside = self.outside or word.text[:80]
         elif word.access != "read" and "/-" in f"/{word.text}":
             self._doubt(word, "has a name that programs take for an option")
         elif word.access != "read" and (wild or (word.access == "tree" and not self._is_one(word, real))):
             self._doubt(word, "stands for several files that would change" if wild else self._lost_with(real))
         elif word.replaces and is_there and _has_content(real) and not self._is_ours(real):
             self._doubt(word, "exists already, and its content would be lost")
+
+    def _is_led_inside(self, word: PathWord) -> bool:
+        """Return whether a word leads to something in the workspace if every `cd` before it works. It is there, or
+        the call itself makes it. No link lies on the way, and no file.
+        """
+        if word.led in (None, word.folder) or word.text[:1] in ("/", "~"):
+            return False
+        folder = os.path.join(self._workspace, word.led or "", "")
+        if not folder.startswith(self._top) or folder[len(self._top) :].startswith("~"):
+            return False
+        here = self._workspace
+        for name in folder[len(self._top) :].split("/"):
+            here = os.path.normpath(os.path.join(here, name))
+            found = self._look(here)
+            if not is_inside(self._workspace, here) or (found and not stat.S_ISDIR(found.st_mode)):
+                return False
+        stem, _ = _cut_at_wildcards(folder + word.text)
+        real, _ = self._real(stem)
+        if not is_inside(self._workspace, real):
+            return False
+        needed = real if word.access == "read" or real == self._workspace else os.path.dirname(real)
+        return self._look(needed) is not None or needed in self._written_by_call()
+
+    def _written_by_call(self) -> frozenset[str]:
+        """Return the paths that the call writes."""
+        if self._written is None:
+            written = [word for word in self._words if word.is_used and word.access != "read"]
+            self._written = frozenset(os.path.normpath(self._path_of(word)) for word in written)
+        return self._written
 
     def _lost_with(self, real: str) -> str:
         """Return what a move or a deletion of a path would change."""
