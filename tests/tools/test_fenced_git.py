@@ -229,3 +229,23 @@ async def test_a_rebase_goes_on_in_the_next_command(tmp_path: Path, backend: Bac
     assert (second.exit_code, second.put_right.changed) == (0, ()), second.output
     assert not (top / ".git" / "rebase-merge").exists()
     assert git(top, "log", "-2", "--format=%s").split() == ["b", "a"]
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_what_the_configuration_of_git_or_a_link_of_a_hook_names_cannot_be_changed(
+    tmp_path: Path, backend: Backend
+) -> None:
+    top = made(tmp_path / "workspace")
+    git(top, "config", "core.hooksPath", ".husky")
+    git(top, "config", "include.path", "../shared")
+    kept = [top / ".husky" / "pre-commit", top / "shared", top / "scripts" / "check"]
+    for path in kept:
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    (top / ".git" / "hooks" / "pre-push").symlink_to("../../scripts/check")
+    evil = "for f in .husky/pre-commit shared scripts/check; do echo '[core] fsmonitor = x' > $f; done; true"
+    (ended,) = await undone(top, backend, f"{evil}; {WORK}")
+    assert [path.read_text() for path in kept] == ["", "", ""]
+    assert git(top, "log", "-1", "--format=%s") == "inside"
+    assert (backend == "landlock") == bool(ended.put_right.changed)

@@ -53,9 +53,11 @@ def plant(workspace: str, backend: str) -> None:
     (top / "a").mkdir(exist_ok=True)
     (top / "a" / ".envrc").symlink_to("../evil.sh")
     (top / ".git" / "config.worktree").write_text("[core]\n\tfsmonitor = evil\n")
+    (top / "coming").write_text("evil")
     if backend == "landlock":
-        with (top / ".git/hooks/pre-commit").open("a") as file:
-            file.write("evil\n")
+        for name in (".git/hooks/pre-commit", ".git/config", "scripts/push", ".husky/pre-commit"):
+            with (top / name).open("a") as file:
+                file.write("#evil\n")
         (top / ".vscode/tasks.json").unlink()
         (top / ".bashrc").rename(top / "elsewhere")
         (top / ".bashrc").write_text("evil")
@@ -103,6 +105,13 @@ def workspace(tmp_path: Path) -> Path:
     (top / "real").mkdir()
     (top / "sub").mkdir()
     (top / "sub/.vscode").symlink_to("../real")
+    (top / "sub/.envrc").symlink_to("../coming")
+    (top / "scripts").mkdir()
+    (top / "scripts/push").write_text(HOOK)
+    (top / ".git/hooks/pre-push").symlink_to("../../scripts/push")
+    (top / ".husky").mkdir()
+    (top / ".husky/pre-commit").write_text(HOOK)
+    subprocess.run(["git", "-C", str(top), "config", "core.hooksPath", ".husky"], check=True)
     return top
 
 
@@ -148,8 +157,10 @@ def test_of_two_commands_neither_puts_back_what_the_other_planted(
     assert first.end().changed
     assert state(workspace) == before
     (workspace / ".envrc").write_text("evil again")
+    (workspace / "coming").write_text("evil again")
     if backend == "landlock":
         (workspace / ".git/hooks/pre-commit").write_text("evil again")
+        (workspace / ".husky/pre-commit").write_text("evil again")
     assert str(workspace / ".envrc") in last.end().changed
     assert state(workspace) == before
     asyncio.run(fences.put_aside("s", is_first=False))

@@ -37,12 +37,15 @@ def older(trace: Trace, others: Sequence[Trace], places: Callable[[Trace], Colle
 
 def _before(trace: Trace, other: Trace, paths: Collection[str]) -> Trace:
     """Return a trace as it would be without one other command, which may make something at these places."""
-    theirs = {*paths, *other.before}
+    theirs = {*paths, *other.led, *other.before}
     taken = {path: place for path, place in other.before.items() if _is_within(trace.writable, path)}
     there = seen(taken)
     before = {path: place for path, place in trace.before.items() if path not in theirs} | taken
     gone = {path for path in (*trace.gone, *taken) if path in before and path not in there}
-    return replace(trace, before=before, gone=tuple(gone), kept=_kept_before(trace, other, theirs))
+    led = dict.fromkeys((*trace.led, *(path for path in other.led if _is_within(trace.writable, path))))
+    return replace(
+        trace, before=before, gone=tuple(gone), led=tuple(led), kept=_kept_before(trace, other, theirs)
+    )
 
 
 def _kept_before(trace: Trace, other: Trace, theirs: Iterable[str]) -> Kept | None:

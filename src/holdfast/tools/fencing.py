@@ -39,6 +39,7 @@ from holdfast.tools.git_folders import OF_OTHERS
 from holdfast.tools.git_identity import git_identity
 from holdfast.tools.git_made import is_loose
 from holdfast.tools.kept import keep, opened
+from holdfast.tools.led import Leads, first_on_the_way
 from holdfast.tools.own import OwnPlaces, own_places
 from holdfast.tools.repository import find
 from holdfast.tools.traces import Trace, Traces
@@ -97,6 +98,8 @@ class _Look(NamedTuple):
     """Those that commands may only read, not deep down."""
     fixed: list[str]
     """The paths that nobody may change. Not all of them need to exist."""
+    led: tuple[str, ...] = ()
+    """What these lead to, and the links on the way. Only known before a command."""
 
     def places(self) -> list[str]:
         """Return these paths, also links to folders that have some."""
@@ -198,6 +201,7 @@ class Fences:
         self._credentials = credentials
         self._home = os.path.realpath(home)
         self._folders = Folders()
+        self._leads = Leads(self._home)
         self._lock = Lock()
 
     def confine(self, backend: Backend) -> None:
@@ -247,7 +251,9 @@ class Fences:
         beside = (
             top for top in map(_real, walls.read) if not any(is_inside(each, top) for each in rules.writable)
         )
-        return self._look(rules.writable, len(walls.write), beside)
+        look = self._look(rules.writable, len(walls.write), beside)
+        with self._lock:
+            return look._replace(led=self._leads.found(look.fixed, [*map(_real, rules.writable)]))
 
     def _look(
         self,
@@ -290,7 +296,7 @@ class Fences:
     def _after(self, trace: Trace) -> tuple[list[str], list[str]]:
         """Return the folders that a command had closed, and where it could make something that controls programs."""
         look = self._look(trace.writable, trace.beside, closed=trace.before)
-        return [*look.opened()], look.places()
+        return [*look.opened()], [*look.places(), *map(first_on_the_way, trace.led)]
 
     def _places(self, trace: Trace) -> list[str]:
         """Return where a command that still runs could make something that controls other programs."""
@@ -375,11 +381,12 @@ class Fences:
                 trace = Trace(
                     fence.writable,
                     len(walls.write),
-                    seen(path for path in look.places() if not is_loose(path)),
+                    seen((*(path for path in look.places() if not is_loose(path)), *look.led)),
                     tuple(path for path in mounted if not is_blank(path)),
                     kept=kept,
                     key=launch.key,
                     looked_ms=now_ms,
+                    led=look.led,
                 )
                 others = self._traces.beside(fence.writable)
                 if not others and (is_shared or has_others(workspace)):
@@ -465,7 +472,7 @@ def _filled(rules: Fence, look: _Look, homes: Iterable[str]) -> Fence:
             *(path for folder in (*look.found, *look.others, *look.shown) for path in folder.sockets),
             *_led_to(links, workspace, roots),
         ),
-        protected=tuple(_protected((*look.fixed, *_OURS, *libraries()), rules.writable)),
+        protected=tuple(_protected((*look.fixed, *look.led, *_OURS, *libraries()), rules.writable)),
     )
 
 

@@ -1,6 +1,6 @@
 """Reads a git configuration as git reads it, and says what its entries can do. It starts no git.
 
-`git_made` asks whether a new configuration may stay, and `led` which files an old one makes git run.
+`git_made` asks whether a new configuration may stay, and `led` which files an old one names.
 """
 
 # Pathlib cannot join what may not be a path.
@@ -81,8 +81,24 @@ _BETWEEN = re.compile(r"(?!-)(?!.*\.\.)[^\x00-\x1f\x7f:]+")
 """The name of a remote, branch or submodule in a key."""
 _OF_SUBMODULE = re.compile(r"(.*?)/\.git/modules/.+/config")
 
-FOLDER_KEYS = frozenset({"core.hookspath", "init.templatedir"})
-INCLUDE_KEYS = frozenset({"include.path", "includeif.*.path"})
+_FOLDERS = frozenset({"core.hookspath", "init.templatedir"})
+_INCLUDES = frozenset({"include.path", "includeif.*.path"})
+_DATA = frozenset(
+    {
+        "blame.ignorerevsfile",
+        "branch.*.description",
+        "commit.template",
+        "core.attributesfile",
+        "core.excludesfile",
+        "core.worktree",
+        "fetch.fsck.skiplist",
+        "format.signaturefile",
+        "fsck.skiplist",
+        "mailmap.file",
+        "receive.fsck.skiplist",
+    }
+)
+"""Keys with a text, or a file that git only reads."""
 _TYPED = frozenset({"alias"})
 """Sections with programs that run only when somebody types their name."""
 _WORD = re.compile(r"""[^\s'"`;|&<>()=!$]+""")
@@ -106,9 +122,20 @@ class Entry(NamedTuple):
             and (not self.between or _BETWEEN.fullmatch(self.between) is not None)
         )
 
+    @property
+    def is_folder(self) -> bool:
+        """Whether it names a folder with what git runs."""
+        return self.key in _FOLDERS
+
+    @property
+    def is_include(self) -> bool:
+        """Whether it names another configuration."""
+        return self.key in _INCLUDES
+
     def words(self) -> Iterator[str]:
-        """Yield what may be the name of a program or a file in its value."""
-        if not self.is_harmless and self.key.partition(".")[0] not in _TYPED:
+        """Yield what may be the name of a program or its script in its value."""
+        is_other = self.is_folder or self.is_include or self.key in _DATA
+        if not (is_other or self.is_harmless or self.key.partition(".")[0] in _TYPED):
             yield self.value
             yield from _WORD.findall(self.value)
 

@@ -60,6 +60,8 @@ class Trace(msgspec.Struct, frozen=True):
     """Its processes have it. Empty: an earlier version stored the trace."""
     looked_ms: int = 0
     """When it was looked what lay there."""
+    led: tuple[str, ...] = ()
+    """Where something protected led when it began."""
 
     @property
     def session(self) -> str:
@@ -135,7 +137,14 @@ class Traces:
         """Keep only what is left of a command that has ended."""
         kept = trace.kept.only(undone.stuck) if trace.kept is not None and undone.stuck else None
         rest = replace(
-            trace, before={}, gone=(), covered=(), changed=undone.changed, stuck=undone.stuck, kept=kept
+            trace,
+            before={},
+            gone=(),
+            led=(),
+            covered=(),
+            changed=undone.changed,
+            stuck=undone.stuck,
+            kept=kept,
         )
         if (fd := self._held.pop(name, None)) is not None:
             os.close(fd)

@@ -46,6 +46,11 @@ _BY_WORDS = {
     r"command not found|bad interpreter|required file not found|env: .{1,100}: no such file": _NOT_SHOWN,
 }  # fmt: skip
 """What programs say."""
+_KEPT = (
+    "in the sandbox, secret files and what controls other programs cannot be moved, removed or replaced, nor the "
+    "folders that hold them"
+)
+"""A mount lies there. Landlock has none."""
 _BY_SHELL = {
     r": line \d+: +\d+ CPU time limit exceeded": _LONG_TIME,
     r": line \d+: +\d+ File size limit exceeded": _LONG_FILE,
@@ -65,6 +70,8 @@ def cause(ended: Ended, backend: Backend) -> str:
         return found
     if code == 128 + SIGBUS and backend == "bubblewrap":
         return _SHARED
+    if backend == "bubblewrap" and has_said(ended, r"device or resource busy"):
+        return _KEPT
     if has_said(ended, r"no space left on device"):
         return _SPACE[backend]
     if found := next((why for words, why in _BY_WORDS.items() if has_said(ended, words)), ""):
