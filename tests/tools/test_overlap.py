@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -224,6 +225,22 @@ def test_the_next_driver_of_a_home_works_off_what_was_killed_and_leaves_what_liv
     assert not asyncio.run(fences.put_aside("newer", is_first=True))
     told = asyncio.run(fences_of(backend, home).put_aside("other", is_first=True))
     assert ".envrc" in told
+
+
+@BOTH
+@pytest.mark.requirement("C8")
+def test_what_a_process_put_aside_before_it_was_killed_is_told(
+    workspace: Path, home: str, backend: str
+) -> None:
+    (workspace / "earlier.put-aside").write_text("of another day")
+    time.sleep(0.1)
+    with another(backend, home, workspace, workspace) as process:
+        process.kill()
+        process.wait()
+        (workspace / ".envrc").rename(workspace / ".envrc.put-aside")
+        told = asyncio.run(fences_of(backend, home).put_aside("other", is_first=True))
+    assert ": .envrc, " in told
+    assert "earlier" not in told
 
 
 @BOTH

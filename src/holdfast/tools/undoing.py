@@ -1,12 +1,12 @@
 """Undoes what commands in a sandbox changed: when they end, and later where that failed or Holdfast was killed."""
 
 # Pathlib makes an object for each name.
-# ruff: noqa: PTH108
+# ruff: noqa: PTH108, PTH118
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
 
@@ -16,10 +16,12 @@ from holdfast.protocol.fence import Undone
 from holdfast.sandbox import own_folder
 from holdfast.sandbox.keeper import is_blank
 from holdfast.sandbox.trees import end_trees
-from holdfast.tools.aside import put_right, sentence
+from holdfast.tools.aside import ASIDE, put_right, sentence
 from holdfast.tools.kept import put_back, righted
 from holdfast.tools.traces import Trace, Traces
 
+_COARSE_MS = 10
+"""How much older than it is a change of a file may look."""
 _OF_ANOTHER = (
     "A command of session {session} was left behind when its Holdfast was killed. Files that control other programs "
     "had come or changed, and were put aside or put back: `holdfast resume {session}` names them."
@@ -109,6 +111,8 @@ class Undoing:
             undone = Undone(trace.changed, put_back(trace.kept).stuck if trace.kept is not None else ())
         else:
             undone = self._undone(trace)
+            # The killed process may have begun with it, and what it did is right by now.
+            undone = replace(undone, changed=tuple(sorted({*undone.changed, *_put_aside_since(trace)})))
         self._traces.finish(name, trace, undone)
         return undone
 
@@ -125,6 +129,17 @@ class Undoing:
                 os.unlink(path)
         opened, places = self._look(trace)
         return tuple(sorted({*opened, *put_right(trace.before, places, trace.gone)}))
+
+
+def _put_aside_since(trace: Trace) -> Iterator[str]:
+    """Yield where something was put aside after a command began."""
+    since_ns = (trace.looked_ms - _COARSE_MS) * 1_000_000
+    for top in trace.writable if trace.looked_ms else ():
+        for folder, folders, files in os.walk(top):
+            for name in filter(lambda each: ASIDE in each, (*folders, *files)):
+                with suppress(OSError):
+                    if os.lstat(os.path.join(folder, name)).st_ctime_ns >= since_ns:
+                        yield os.path.join(folder, name.partition(ASIDE)[0])
 
 
 def _end(left: Mapping[str, Trace]) -> None:
