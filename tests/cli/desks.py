@@ -70,19 +70,17 @@ class Desk:
 
         async def copied(workshop: Workshop) -> Copy:
             copy = await copy_for(workshop, self.home.folder, None, str(self.work))
-            now_ms = SYSTEM_CLOCK.now_ms()
-            self.session = f"01JYA{now_ms % 10**13:013d}{random.randrange(10**8):08d}"
-            fold = Fold(self.session)
-            draft = Draft(fold.state, now_ms, 0, 1, CAUSE)
-            draft.add(SessionOpened(self.session, ""))
-            settings = settings_with(ModelFacts("script", "x"), copy.folder)
-            change_settings(draft, changed(settings, copy_of=copy.origin))
-            commit = fold.commit(fold.take(draft), 1, now_ms, releases_lease=True)
-            await workshop.store.begin(commit, this_process(), LEASE_MS)
+            self.session = await _begun(workshop, copy, is_driven=False)
             return copy
 
         self.doing(copied)
         assert isinstance(self.found, Copy)
+        return self.found
+
+    def joined(self, copy: Copy) -> str:
+        """Begin another session in a copy, which this process drives."""
+        self.doing(lambda workshop: _begun(workshop, copy, is_driven=True))
+        assert isinstance(self.found, str)
         return self.found
 
     def accepted(self, *skipped: str, allowed: tuple[str, ...] = ()) -> Accepted:
@@ -106,6 +104,19 @@ class Desk:
                 workshop, self.session, ANN, "undo", lambda edits, look: undo_of(edits, 1, look)
             )
         )
+
+
+async def _begun(workshop: Workshop, copy: Copy, *, is_driven: bool) -> str:
+    now_ms = SYSTEM_CLOCK.now_ms()
+    session = f"01JYA{now_ms % 10**13:013d}{random.randrange(10**8):08d}"
+    fold = Fold(session)
+    draft = Draft(fold.state, now_ms, 0, 1, CAUSE)
+    draft.add(SessionOpened(session, ""))
+    settings = settings_with(ModelFacts("script", "x"), copy.folder)
+    change_settings(draft, changed(settings, copy_of=copy.origin))
+    commit = fold.commit(fold.take(draft), 1, now_ms, releases_lease=not is_driven)
+    await workshop.store.begin(commit, this_process(), LEASE_MS)
+    return session
 
 
 def desk_in(folder: Path) -> Desk:

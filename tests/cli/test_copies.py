@@ -15,6 +15,7 @@ from holdfast.runtime import copies
 from tests.cli.deaths import dies_in
 from tests.cli.desks import Desk, change, desk_in, tree
 from tests.cli.processes import Cli, calls, says
+from tests.tools.test_copying import git
 
 
 @pytest.fixture
@@ -60,6 +61,35 @@ def test_a_copy_that_is_not_where_it_was_is_not_said_to_be_accepted(cli: Cli) ->
     (cli.folder / "unmounted").rename(beside)
     assert cli("accept", "cli:try").code == 0
     assert (cli.workspace / "a.txt").read_text() == "one\ntwo\n"
+
+
+def test_while_another_session_works_in_the_copy_it_is_neither_accepted_nor_discarded(desk: Desk) -> None:
+    copy = desk.copied()
+    before = tree(desk.work)
+    change(Path(copy.folder))
+    after = tree(Path(copy.folder))
+    other = desk.joined(copy)
+    for decide in (desk.accepted, desk.discarded):
+        with pytest.raises(Conflict, match=f"Session {other} works in the same copy"):
+            decide()
+    assert (tree(desk.work), tree(Path(copy.folder))) == (before, after)
+
+
+def test_names_that_are_not_ascii_or_not_utf8_are_known_again(desk: Desk) -> None:
+    names = ("café", "d/été/名", "caf\udce9", "\x7f")
+    for folder in (desk.work, desk.work / "ignoré"):
+        for name in names:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text("one\n")
+    git(desk.work, "init", "--quiet")
+    (desk.work / ".gitignore").write_text("ignoré/\n")
+    copy = desk.copied()
+    (Path(copy.folder) / "café").write_text("two\n")
+    (Path(copy.folder) / "ignoré" / "más").write_text("two\n")
+    waits = desk.waits(copy)
+    assert waits is not None
+    assert [each.path for each in waits.changes] == ["café"]
+    assert [each.path for each in desk.accepted().done] == ["café"]
 
 
 def test_a_lost_copy_can_be_given_up_and_the_session_gets_a_new_one(desk: Desk) -> None:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.protocol.traffic import StandIn
+from holdfast.redact.redactor import spellings_of
 from holdfast.sandbox.proxy_bodies import Body
 from holdfast.sandbox.proxy_heads import read
 from holdfast.sandbox.proxy_secrets import Finding, Hiding, Misplaced, with_secrets
@@ -208,6 +209,19 @@ def test_base64_shows_no_bit_of_a_value_with_or_without_line_breaks() -> None:
 
 
 @pytest.mark.requirement("S7")
+def test_nothing_of_the_longest_spelling_of_a_value_is_shown_before_its_end() -> None:
+    form = max(spellings_of(VALUE), key=lambda each: each.most)
+    room, line_break = form.most - len(form.text) - 2, "\r\n" + " " * 8
+    breaks = [line_break] * (room // len(line_break)) + ["\n".ljust(room % len(line_break))] * (room % 10 > 0)
+    broken = "".join(char + (breaks.pop() if breaks else "") for char in form.text)
+    text = f"A{broken}A".encode()  # the characters on its edges depend on the value, too
+    assert (len(text), Hiding([VALUE]).whole(text)) == (form.most, b"*" * form.most)
+    hiding = Hiding([VALUE])
+    assert hiding.take(text[:-1]) == b""
+    assert hiding.take(text[-1:]) + hiding.rest() == b"*" * form.most
+
+
+@pytest.mark.requirement("S7")
 def test_neither_what_is_shown_nor_what_comes_late_tells_a_part_of_a_value() -> None:
     """A program that chooses what the server sends learns nothing from a guess that is right but for its end."""
     for length in range(1, len(VALUE)):
@@ -333,6 +347,17 @@ async def test_a_piece_of_a_response_is_refused(answer: bytes) -> None:
     assert said.startswith(b"HTTP/1.1 502 ")
     assert b"tul" not in said
     assert told == "The server sent a piece of its response. A secret may be cut by it."
+
+
+@pytest.mark.requirement("S7")
+async def test_a_value_is_hidden_in_what_a_server_announces_before_its_response() -> None:
+    early = b"HTTP/1.1 103 Early Hints\r\nLink: </%b>\r\n\r\n" % VALUE.encode()
+    async with web_server() as server:
+        said, told = await raw(server, early + b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+    assert said.startswith(b"HTTP/1.1 103 Early Hints\r\n")
+    assert VALUE.encode() not in said
+    assert b"</" + b"*" * len(VALUE) + b">" in said
+    assert (said[-2:], told) == (b"ok", "allowed")
 
 
 @pytest.mark.requirement("S7")

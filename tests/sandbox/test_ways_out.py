@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -276,6 +277,20 @@ async def test_the_proxy_imports_nothing_that_a_command_could_have_written(
     monkeypatch.chdir(workspace)
     ended = await ran(processes, workspace, f"curl -sS {server.url('/')}", f"127.0.0.1:{server.port}")
     assert (ended.output, escaped.exists()) == ("hello", False)
+
+
+async def test_a_proxy_leaves_no_core_and_takes_no_word_of_its_environment(
+    processes: Processes, server: WebServer, tmp_path: Path
+) -> None:
+    before, limits = proxies(), resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (limits[1], limits[1]))
+    try:
+        await ran(processes, tmp_path, f"curl -sS {server.url('/')}", f"127.0.0.1:{server.port}")
+    finally:
+        resource.setrlimit(resource.RLIMIT_CORE, limits)
+    (pid,) = proxies() - before
+    assert resource.prlimit(pid, resource.RLIMIT_CORE)[0] in (0, 1)
+    assert Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[1:3] == [b"-I", b"-S"]
 
 
 async def test_nothing_of_a_proxy_is_left_after_its_runtime(
