@@ -423,8 +423,8 @@ async def open_sandbox(config: Config) -> tuple[Sandbox, Finding] | None:
     Raises:
         SandboxUnavailable: it does not keep a program inside its fence here.
     """
-    mode = config.policy.walls.backend
-    opened: tuple[Sandbox, Finding] | None = None if mode == "unsafe" else await factory(_SANDBOX)(mode)
+    mode, *by = msgspec.structs.astuple(config.settings["sandbox.mode"])
+    opened: tuple[Sandbox, Finding] | None = None if mode == "unsafe" else await factory(_SANDBOX)(mode, *by)
     return opened
 
 

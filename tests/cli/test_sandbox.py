@@ -163,6 +163,29 @@ def test_with_auto_and_no_sandbox_nothing_runs_and_the_exit_code_is_8(cli: Cli) 
     assert not (cli.workspace / "a.txt").exists()
 
 
+@pytest.mark.requirement("L2")
+def test_exit_code_8_names_the_line_of_the_project_that_keeps_the_users_mode_from_counting(cli: Cli) -> None:
+    bin_without_bwrap(cli)
+    cli.configure('[sandbox]\nmode = "unsafe"\n')
+    line = cli.workspace / "holdfast.toml"
+    line.write_text('[sandbox]\nmode = "bubblewrap"\n')
+    model = cli.model(calls("shell", command="echo x > a.txt"), says("Done."))
+    done = cli("run", "go", "-m", model, "--autonomy", "full")
+    assert done.code == 8
+    assert f'mode = "bubblewrap" ({line}:2) cannot be used' in done.err
+    assert f"{line}:2 sets this mode. Your own value counts only without that line. With mode" in done.err
+
+
+@pytest.mark.requirement("L2")
+def test_exit_code_8_names_the_line_of_the_user_with_the_mode(cli: Cli) -> None:
+    bin_without_bwrap(cli)
+    cli.configure(WALLS)
+    done = cli("run", "go", "-m", cli.model(calls("shell", command="ls")), "--autonomy", "full")
+    assert done.code == 8
+    assert "config.toml:2) cannot be used" in done.err
+    assert "Your own value counts only" not in done.err
+
+
 @pytest.mark.requirement("L2", "S14")
 def test_under_landlock_secrets_are_masked_and_protected_files_are_put_back(cli: Cli) -> None:
     cli.configure('[sandbox]\nmode = "landlock"\n')

@@ -20,28 +20,36 @@ _MAKERS: Mapping[str, Callable[[], Sandbox | Finding]] = MappingProxyType(
 _NONE = "No sandbox works here, so no command runs."
 _NOT_LINUX = f"{_NONE} Holdfast has none for this system yet ({{system}})."
 _WAY_OUT = 'With mode = "unsafe", commands run with your own permissions.'
+_WITHOUT = "Your own value counts only without that line."
 
 
-async def opened(mode: Mode) -> tuple[Sandbox, Finding]:
+async def opened(mode: Mode, origin: str = "", layer: str = "") -> tuple[Sandbox, Finding]:
     """Return the sandbox of this name, and what the probe found; with `auto`, the strictest that works.
+
+    Args:
+        mode: What the configuration says.
+        origin: Where it says so.
+        layer: The layer of that place. Only without the line of a project or an admin does another mode count.
 
     Raises:
         SandboxUnavailable: none does, or the one that was asked for does not.
     """
+    way_out = f"{origin} sets this mode. {_WITHOUT} {_WAY_OUT}" if layer in ("project", "admin") else _WAY_OUT
     if mode == "auto":
-        return await _strictest()
+        return await _strictest(way_out)
     sandbox, found = await _probed(mode)
     if sandbox is None or found.fault:
+        where = f" ({origin})" if origin else ""
         raise SandboxUnavailable(
-            f'The sandbox of [sandbox] mode = "{mode}" cannot be used: {found.fault}',
-            hint=" ".join(filter(None, (found.hint, _WAY_OUT))),
+            f'The sandbox of [sandbox] mode = "{mode}"{where} cannot be used: {found.fault}',
+            hint=" ".join(filter(None, (found.hint, way_out))),
         )
     return sandbox, found
 
 
-async def _strictest() -> tuple[Sandbox, Finding]:
+async def _strictest(way_out: str) -> tuple[Sandbox, Finding]:
     if not sys.platform.startswith("linux"):
-        raise SandboxUnavailable(_NOT_LINUX.format(system=platform.system()), hint=_WAY_OUT)
+        raise SandboxUnavailable(_NOT_LINUX.format(system=platform.system()), hint=way_out)
     missed: list[Finding] = []
     for name in _MAKERS:
         sandbox, found = await _probed(name)
@@ -50,7 +58,7 @@ async def _strictest() -> tuple[Sandbox, Finding]:
         missed.append(found)
     told = " ".join(f"{each.backend}: {each.fault}" for each in missed)
     raise SandboxUnavailable(
-        f"{_NONE} {told}", hint=" ".join(filter(None, (*(each.hint for each in missed), _WAY_OUT)))
+        f"{_NONE} {told}", hint=" ".join(filter(None, (*(each.hint for each in missed), way_out)))
     )
 
 
