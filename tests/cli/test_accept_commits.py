@@ -100,6 +100,21 @@ def test_if_git_makes_one_branch_not_it_makes_none(desk: Desk, monkeypatch: pyte
     assert branches(desk) == before | {f"holdfast/{desk.session}/side": before["main"]}
 
 
+def test_only_branches_come_and_no_commit_with_a_tree_that_git_would_not_make(desk: Desk) -> None:
+    folder = copied(desk)
+    (folder / "a.txt").write_text("two\n")
+    git(folder, "tag", "mine")
+    before = git(desk.work, "for-each-ref").splitlines()
+    assert len(desk.accepted("a.txt").branches) == 1
+    assert len(git(desk.work, "for-each-ref").splitlines()) == len(before) + 1
+    blob = git(folder, "hash-object", "-w", "a.txt").strip()
+    (folder / "tree").write_bytes(b"100644 .git\0" + bytes.fromhex(blob))
+    tree = git(folder, "hash-object", "-w", "-t", "tree", "--literally", "tree").strip()
+    git(folder, "update-ref", "refs/heads/odd", git(folder, "commit-tree", "-m", "odd", tree).strip())
+    (problem,) = desk.accepted("a.txt", "tree").problems
+    assert (problem.path, "hasDotgit" in problem.reason) == (".git", True)
+
+
 def test_branches_that_stay_though_a_file_was_refused_are_named(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,7 +30,7 @@ def test_a_request_is_written_anew_without_what_belongs_to_one_connection() -> N
         head(
             "POST HTTP://A.example/x?y=1 HTTP/1.1", "Host: a.example", "X-One: 1", "Proxy-Authorization: Basic x",
             "Connection: keep-alive, X-Two", "X-Two: 2", "Upgrade: websocket", "TE: trailers", "Content-Length: 3",
-            "Proxy_Authorization: Basic x", "X_Two: 3",
+            "Proxy_Authorization: Basic x", "X_Two: 3", "HTTP2-Settings: AAMAAABkAAQAAP__", "Keep-Alive: timeout=5",
         )
     )  # fmt: skip
     assert found.url == "HTTP://A.example/x?y=1"
