@@ -145,6 +145,33 @@ def sends(text: str) -> list[str]:
         ("nc a.example 80", ["http://a.example:80"]),
         ("ssh me@a.example ls", ["http://a.example:22"]),
         ("scp a me@a.example:b", ["http://a.example:22"]),
+        ("scp a b.example:x@a.example", ["http://b.example:22"]),
+        ("scp -P 2222 -i id -l 100 a me@a.example:/b", ["http://a.example:2222"]),
+        ("scp ./a:b a.example:22", ["http://a.example:22"]),
+        ("scp a scp://me@a.example:23/b@c", ["http://a.example:23"]),
+        ("ssh -p 23 git@a.example", ["http://a.example:23"]),
+        ("ssh -p23 a.example", ["http://a.example:23"]),
+        ("ssh -vp 23 a.example ls -p 5", ["http://a.example:23"]),
+        ("ssh a.example -p 23 ls", ["http://a.example:23"]),
+        ("ssh -o ConnectTimeout=3 git@a.example", ["http://a.example:22"]),
+        ("ssh -o Port=23 -l me a.example", ["http://a.example:23"]),
+        ("ssh -o HostName=b.example a.example", ["http://b.example:22"]),
+        (
+            "ssh -J b.example:23,c.example a.example",
+            [f"http://{x}" for x in ("b.example:23", "c.example:22", "a.example:22")],
+        ),
+        ("ssh -o 'ProxyJump b.example' a.example", ["http://b.example:22", "http://a.example:22"]),
+        ("ssh ssh://me@a.example:23", ["http://a.example:23"]),
+        ("ssh -i id -F /dev/null -L 80:x:80 a.example", ["http://a.example:22"]),
+        ("sftp -P 23 -b batch me@a.example:b/c@d", ["http://a.example:23"]),
+        ("mosh -p 60001 --ssh='ssh -p 23' me@a.example -- ls", ["http://a.example:22"]),
+        ("telnet -l me a.example 80", ["http://a.example:80"]),
+        ("nc -w 3 a.example 80", ["http://a.example:80"]),
+        ("whois -h b.example a.example", ["http://b.example:43"]),
+        ("ping -c 3 -W 1 a.example", ["http://a.example"]),
+        ("traceroute -m 5 a.example", ["http://a.example"]),
+        ("traceroute -l a.example", ["http://a.example"]),
+        ("ssh -P b.example a.example", ["http://b.example:22", "http://a.example:22"]),
         ("ping a.example", ["http://a.example"]),
         ("git clone https://a.example/x", ["https://a.example/x"]),
         ("git push https://a.example/x main", ["https://a.example/x"]),
@@ -154,6 +181,27 @@ def test_a_program_of_the_network_sends_to_the_addresses_that_it_names(
     text: str, expected: list[str]
 ) -> None:
     assert sends(text) == expected
+
+
+@pytest.mark.requirement("C12")
+@pytest.mark.parametrize(
+    ("text", "is_denied"),
+    [
+        ("ssh -o ProxyCommand='nc b 22' a.example", True),
+        ("ssh -oproxycommand=x a.example", True),
+        ("scp -o 'Include x' a a.example:b", True),
+        ("sftp -F config a.example", True),
+        ("ssh -F none a.example", False),
+        ("ssh -o BatchMode=yes a.example", False),
+    ],
+)
+def test_a_setting_of_ssh_that_may_lead_to_another_machine_is_denied(text: str, is_denied: bool) -> None:
+    assert bool(uses(text).denies) == is_denied
+
+
+def test_a_port_or_a_setting_that_is_not_known_leaves_the_machine_unknown() -> None:
+    for text in ("ssh -p $X a.example", "ssh -o $X a.example", "ssh -J $X a.example"):
+        assert not all(word.is_known for word in uses(text).sends), text
 
 
 @pytest.mark.parametrize(

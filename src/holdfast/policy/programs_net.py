@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from urllib.parse import urlsplit
 
 from holdfast.policy.programs_options import Program, Reading, reading_of, shown, uses_by_row
@@ -137,38 +138,143 @@ def uses_of_dns(_: SimpleCommand, name: str) -> Uses:
     return Uses(denies=f"`{name}` can send anything to anybody through the name service.")
 
 
+_SSH_VALUES = "-c= -F= -i= -J= -o="
+_ROWS: Mapping[str, Program] = {
+    "ssh": Program(
+        plain=f"{_SSH_VALUES} -4 -6 -A -a -C -f -G -g -K -k -M -N -n -q -s -T -t -V -v -X -x -Y -y -B= -b= -D= -E= "
+        "-e= -I= -L= -l= -m= -O= -P= -p= -Q= -R= -S= -W= -w=",
+        is_ordered=True,
+    ),
+    "scp": Program(
+        plain=f"{_SSH_VALUES} -3 -4 -6 -A -B -C -O -p -q -R -r -s -T -v -D= -l= -P= -S= -X=",
+    ),
+    "sftp": Program(
+        plain=f"{_SSH_VALUES} -4 -6 -A -a -C -f -N -p -q -r -v -B= -b= -D= -l= -P= -R= -S= -s= -X=",
+    ),
+    "mosh": Program(
+        plain="-4 -6 -a -n -p= --port= --client= --server= --predict= --family= --bind-server= --ssh= --no-init "
+        "--ssh-pty --no-ssh-pty --local --experimental-remote-ip=",
+        is_ordered=True,
+    ),
+    "ftp": Program(plain="-4 -6 -A -a -d -e -g -i -n -p -t -v -V -P= -s= -o= -N= -q= -r= -T= -u="),
+    "telnet": Program(plain="-4 -6 -8 -a -c -d -E -F -f -K -L -r -x -b= -e= -k= -l= -n= -S= -X="),
+    "whois": Program(plain="-H -h= -p= -i= -T= -s= -t= -v= -g= -q="),
+    **dict.fromkeys(
+        ("ping", "ping6"),
+        Program(
+            plain="-4 -6 -a -A -B -b -C -d -D -f -h -H -L -n -O -q -r -R -U -v -V -3 -c= -e= -F= -i= -I= -l= -m= -M= "
+            "-N= -p= -Q= -s= -S= -t= -T= -w= -W=",
+        ),
+    ),
+    "traceroute": Program(
+        plain="-4 -6 -d -F -I -T -U -n -r -A -V -e -f= -g= -i= -m= -N= -p= -t= -l= -q= -s= -z= -w= -O= -M= -P="
+    ),
+    "tracepath": Program(plain="-4 -6 -n -b -V -l= -m= -p="),
+    "mtr": Program(
+        plain="-4 -6 -n -b -r -w -t -g -p -l -x -j -C -z -u -T -S -e -v -h -F= -c= -i= -s= -B= -Q= -G= -Z= -a= -f= "
+        "-m= -U= -P= -L= -o= -y= -I= -X= -N="
+    ),
+}
+"""The options of programs whose options may take values, which are no hosts."""
+_PORT_OPTIONS: Mapping[str, str] = {"ssh": "-p", "scp": "-P", "sftp": "-P", "ftp": "-P", "whois": "-p"}
+_OF_SSH = frozenset({"ssh", "scp", "sftp"})
+_WITH_COLON = frozenset({"scp", "openssl", "socat"})
+"""Programs that need a colon after a host."""
+_WITH_PATH = frozenset({"scp", "sftp"})
+"""Programs that take what follows the colon for a path."""
+_SCHEME = re.compile(r"(?:ssh|scp|sftp)://([^/]*)", re.IGNORECASE)
+_SETTING = re.compile(r"\s*([a-z]+)\s*[=\s]\s*(.*)", re.IGNORECASE | re.DOTALL)
+_AROUND = frozenset({"proxycommand", "include"})
+"""Settings of ssh with which it may talk to another machine than the one that it names."""
+
+
 def uses_of_connector(command: SimpleCommand, name: str) -> Uses:
     """Return the hosts of a command that talks to another machine in its own protocol. It always asks."""
-    operands = [word for word in command.words[1:] if word.text[:1] != "-"]
-    port = _PORTS[name]
+    words = command.words[1:]
+    reading = _reading_of(name, words)
+    operands, ports = [*reading.operands], [*reading.values(_PORT_OPTIONS.get(name, ""))]
+    if (
+        not operands and name not in _OF_SSH
+    ):  # another version of the program may know the option without a value
+        operands = [word for word in words if word.text[:1] != "-"]
     if name in _HAS_PORT and len(operands) > 1 and operands[-1].text.isdecimal():
-        port = int(operands.pop().text[:6])
-    hosts = (
-        operands
-        if name in ("scp", "openssl", "socat")
-        else operands[-1:]
-        if name in _HAS_PORT
-        else operands[:1]
-    )
-    sends = tuple([_host(word, port, name) for word in hosts if _is_host(word, name)])
-    copied = [
-        Use("read", word, deep="links") for word in operands[:-1] if name == "scp" and ":" not in word.text
-    ]
+        ports = [operands.pop()]
+    hosts = operands if name in _WITH_COLON else operands[-1:] if name in _HAS_PORT else operands[:1]
+    if name == "ssh":
+        hosts = [*reading.values("-P"), *hosts]  # before OpenSSH 9.4, it has no value
+    if name == "whois" and reading.has("-h"):
+        hosts = [*reading.values("-h")]
+    hosts = [word for word in hosts if _is_host(word, name)]
+    copied = []
     if name == "scp":
-        copied += [Use("write", word) for word in operands[-1:] if ":" not in word.text]
-    uses = Uses(tuple(copied), sends=sends, asks=f"`{name}` talks to another machine.")
-    return merged([uses, placed_uses(name, command.words[1:])])
+        copied = [Use("read", word, deep="links") for word in operands[:-1] if not _is_host(word, name)]
+        copied += [Use("write", word) for word in operands[-1:] if not _is_host(word, name)]
+    uses = Uses(tuple(copied), asks=f"`{name}` talks to another machine.")
+    return merged([uses, _to_hosts(name, reading, hosts, ports), placed_uses(name, words)])
+
+
+def _reading_of(name: str, words: Sequence[Word]) -> Reading:
+    if name not in _ROWS:
+        return Reading((), tuple([word for word in words if word.text[:1] != "-"]), "")
+    reading = reading_of(_ROWS[name], words)
+    if name != "ssh":
+        return reading
+    after = reading_of(_ROWS[name], reading.operands[1:])  # ssh also takes options after the host
+    return Reading((*reading.given, *after.given), reading.operands[:1], reading.strange or after.strange)
+
+
+def _to_hosts(name: str, reading: Reading, hosts: Sequence[Word], ports: Sequence[Word]) -> Uses:
+    """Return the machines to which a command talks, also by its options."""
+    if name not in _OF_SSH:
+        return Uses(sends=tuple(_hosts(hosts, ports, name)))
+    settings = [(found, word) for word in reading.values("-o") if (found := _SETTING.fullmatch(word.text))]
+    given: dict[str, list[Word]] = {}
+    for found, word in settings:
+        given.setdefault(found[1].casefold(), []).append(word._replace(text=found[2].strip("\"' ")))
+    if hosts:
+        hosts = given.get("hostname", hosts)
+    jumps = [
+        word._replace(text=each)
+        for word in (*reading.values("-J"), *given.get("proxyjump", ()))
+        for each in word.text.split(",")
+        if each.casefold() != "none"
+    ]
+    sends = [*_hosts(jumps, (), "ssh"), *_hosts(hosts, (*ports, *given.get("port", ())), name)]
+    if not all(word.is_known for word in reading.values("-o", "-F")):
+        sends = [word._replace(is_known=False) for word in sends]
+    around = [*_AROUND.intersection(given), *(["-F"] if _is_configured(reading) else [])]
+    why = f"`{around[0]}` of `{name}` may lead around the list of hosts." if around else ""
+    return Uses(sends=tuple(sends), denies=why)
+
+
+def _is_configured(reading: Reading) -> bool:
+    return any(word.text not in ("none", "/dev/null") for word in reading.values("-F"))
 
 
 def _is_host(word: Word, name: str) -> bool:
-    return ":" in word.text if name in ("scp", "openssl", "socat") else True
+    if name == "scp" and not _SCHEME.match(word.text):
+        return "/" not in word.text.partition(":")[0] and ":" in word.text
+    return ":" in word.text if name in _WITH_COLON else True
 
 
-def _host(word: Word, port: int, name: str) -> Word:
-    text = word.text.rpartition("@")[2] if name != "socat" else word.text.partition(":")[2].partition(",")[0]
-    host, _, rest = text.partition(":")
-    number = rest if rest.isdecimal() else str(port) if port else ""
-    return word._replace(text=f"http://{shown(host)}:{number}" if number else f"http://{shown(host)}")
+def _hosts(words: Iterable[Word], ports: Sequence[Word], name: str) -> Iterator[Word]:
+    for word in words:
+        for port in ports or (Word(str(_PORTS[name] or "")),):
+            yield _host(word, port, name)
+
+
+def _host(word: Word, port: Word, name: str) -> Word:
+    text = word.text
+    if found := _SCHEME.match(text):
+        text, name = found[1], "ssh"
+    if name == "socat":
+        text = text.partition(":")[2].partition(",")[0]
+    elif name in _WITH_PATH:
+        text = text.partition(":")[0]
+    host, _, rest = text.rpartition("@")[2].partition(":")
+    number = rest if rest.isdecimal() else port.text[:6]
+    is_known = word.is_known and (port.is_known or number == rest)
+    return word._replace(text=f"http://{shown(host)}" + (f":{number}" if number else ""), is_known=is_known)
 
 
 NET_READERS: Mapping[str, Reader] = {
