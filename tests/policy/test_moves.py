@@ -113,6 +113,24 @@ async def test_a_way_that_may_not_be_taken_leads_nowhere(tree: Reference, text: 
     assert (await tree.verdict("command", text, "full")).verdict == "deny"
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["echo x > link_out/../new", "cat link_out/../*.txt", "mkdir sub/away/../new", "cat link_out/../*/a"],
+)
+async def test_after_a_link_two_dots_are_the_folder_above_what_it_leads_to(
+    tree: Reference, text: str
+) -> None:
+    (tree.workspace / "sub" / "away").symlink_to("../../ws2")
+    assert (await tree.verdict("command", text, "full")).verdict == "deny"
+
+
+@pytest.mark.parametrize("text", ["mkdir new; echo x > new/../b.txt", "cat sub/../*.md", "cat new/../*.md"])
+async def test_two_dots_after_a_folder_or_after_nothing_stay_in_the_workspace(
+    tree: Reference, text: str
+) -> None:
+    assert (await tree.verdict("command", text)).rule == "proved"
+
+
 async def test_a_folder_that_nobody_may_enter_does_not_count(
     tree: Reference, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -201,9 +201,7 @@ class WordFacts:
                 return here, True
         if os.path.lexists(path):
             return os.path.realpath(path), True
-        return os.path.realpath(
-            os.path.normpath(path)
-        ), False  # the command itself may make a folder on the way
+        return os.path.realpath(path), False
 
     def _look(self, path: str) -> os.stat_result | None:
         """Look at a path, once for all words."""
@@ -380,7 +378,15 @@ def _has_content(path: str) -> bool:
 def _cut_at_wildcards(path: str) -> tuple[str, list[str]]:
     """Return the folder before the first wildcard, and the names after it with `..` resolved."""
     names = path.split("/")
-    if not WILDCARDS.isdisjoint(path):
-        names = os.path.normpath(path).split("/")
-    first = next((at for at, name in enumerate(names) if not WILDCARDS.isdisjoint(name)), len(names))
+    first = _first_wild(names)
+    if first < len(names):
+        head = "/".join(names[:first])
+        if ".." in names[:first]:
+            head = os.path.realpath(head)  # after a link, `..` is the folder above what it leads to
+        names = os.path.normpath(f"{head}/{'/'.join(names[first:])}").split("/")
+        first = _first_wild(names)
     return "/".join(names[:first]) or "/", names[first:]
+
+
+def _first_wild(names: Sequence[str]) -> int:
+    return next((at for at, name in enumerate(names) if not WILDCARDS.isdisjoint(name)), len(names))
