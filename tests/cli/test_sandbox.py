@@ -17,6 +17,7 @@ import pytest
 
 from holdfast.protocol.traffic import SHOWN_LINES
 from tests.cli.processes import Cli, calls, says
+from tests.edge.machine import Finished
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
 
@@ -44,6 +45,24 @@ def without_landlock(cli: Cli, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         argv, cwd=cli.workspace, env=environ, capture_output=True, text=True, timeout=100, check=False
     )
+
+
+TRUSTING = """
+import sys
+from holdfast.cli.main import main
+from holdfast.sandbox import system
+system._PROGRAMS = {sys.argv.pop(1)}
+main()
+"""
+"""As if a folder belonged to the system."""
+
+
+def trusting(cli: Cli, folder: Path, *words: str) -> Finished:
+    argv, environ = [sys.executable, "-c", TRUSTING, str(folder), *words], os.environ | cli._environ()
+    done = subprocess.run(
+        argv, cwd=cli.workspace, env=environ, capture_output=True, text=True, timeout=100, check=False
+    )
+    return Finished(done.returncode, done.stdout, done.stderr)
 
 
 def rows(cli: Cli, *arguments: str) -> list[dict[str, Any]]:
@@ -106,15 +125,22 @@ def test_where_the_sandbox_does_not_work_nothing_runs_and_the_exit_code_is_8(
     cli.environ["PATH"] = str(folder)
     cli.configure(WALLS)
     model = cli.model(calls("shell", command="echo x > a.txt"), says("Done."))
-    done = cli("run", "go", "-m", model, "--autonomy", "full", "--json")
+    done = trusting(cli, folder, "run", "go", "-m", model, "--autonomy", "full", "--json")
     assert (done.code, done.json["error"]["code"]) == (8, "sandbox_unavailable")
     assert why in done.json["error"]["message"]
     assert why in done.err
     assert 'With mode = "unsafe"' in done.err
     assert not (cli.workspace / "a.txt").exists()
-    found = {row["id"]: row for row in rows(cli, "doctor")}
+    told = trusting(cli, folder, "doctor", "--json").out.splitlines()
+    found = {row["id"]: row for row in map(json.loads, told)}
     assert found["sandbox.mode"]["severity"] == "fault"
     assert why in found["sandbox.bubblewrap"]["message"]
+    (here,) = [row["message"] for row in rows(cli, "doctor") if row["id"] == "sandbox.bubblewrap"]
+    assert here == (
+        f"{folder}/bwrap is not used: commands could have changed it."
+        if script
+        else "bwrap is not installed."
+    )
 
 
 def bin_without_bwrap(cli: Cli) -> Path:

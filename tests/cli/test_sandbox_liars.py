@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from tests.cli.processes import Cli, calls, says
+from tests.cli.test_sandbox import trusting
 from tests.sandbox.liars import BROKEN, script
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
@@ -31,5 +32,9 @@ def test_with_no_backend_that_counts_nothing_runs_and_the_exit_code_is_8(cli: Cl
     hook = '[hooks.early]\non = ["run_start"]\ncommand = ["touch", "hooked"]\n'
     cli.configure(f'[sandbox]\nmode = "bubblewrap"\n{hook}')
     model = cli.model(calls("shell", command="touch a.txt"), calls("grep", pattern="x"), says("Done."))
-    assert cli("run", "go", "-m", model, "--autonomy", "full").code == 8
+    done = trusting(cli, folder, "run", "go", "-m", model, "--autonomy", "full")
+    assert (done.code, "bwrap is not installed" in done.err) == (
+        8,
+        what not in BROKEN and what != "is no program",
+    )
     assert [*cli.workspace.iterdir()] == []

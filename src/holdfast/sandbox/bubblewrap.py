@@ -12,6 +12,7 @@ controlling names that did not exist when the program began. `tools.aside` puts 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -148,10 +149,14 @@ def make() -> Bubblewrap | Finding:
     program = program_outside(PROGRAM)
     if not program:
         hint = "Install it: `apt install bubblewrap`, `dnf install bubblewrap`, `pacman -S bubblewrap`."
-        return Finding("bubblewrap", "bwrap is not installed.", hint)
+        found = shutil.which(PROGRAM)
+        fault = (
+            f"{found} is not used: commands could have changed it." if found else "bwrap is not installed."
+        )
+        return Finding("bubblewrap", fault, hint)
     if not seccomp.is_known():
         return Finding("bubblewrap", "Its filter of system calls does not know this processor.")
-    return _of(os.path.realpath(program))
+    return _of(program)
 
 
 @lru_cache(maxsize=8)

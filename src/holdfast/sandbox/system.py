@@ -85,17 +85,18 @@ def is_shown(path: str) -> bool:
 
 
 def program_outside(name: str) -> str:
-    """Return the file of a program that Holdfast runs outside of every sandbox; empty if nothing was found.
+    """Return the file of a program that Holdfast runs outside of every sandbox, with links followed; empty if nothing
+    was found.
 
     A folder in PATH may lie in a workspace, as that of a virtual environment does. So one that this user can change
-    does not count, and neither does a relative one.
+    does not count, unless it leads to a program of the system, and neither does a relative one.
     """
     for folder in os.get_exec_path():
-        found = shutil.which(name, path=folder) if folder.startswith("/") else None
-        if found and (
-            folder in _PROGRAMS or not os.access(os.path.dirname(os.path.realpath(found)), os.W_OK)
-        ):
-            return found
+        if found := shutil.which(name, path=folder) if folder.startswith("/") else None:
+            real = os.path.realpath(found)
+            holds = os.path.dirname(real)
+            if holds in _PROGRAMS or not os.access(holds, os.W_OK):
+                return real
     return ""
 
 
