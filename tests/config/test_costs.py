@@ -50,7 +50,7 @@ def cost_s(folder: Path, text: str) -> float:
 def grows(folder: Path, make: Callable[[int], str], count: int) -> float:
     """How much more twice the length costs: the least that was seen, as others work on the machine too."""
     once = twice = 1e9
-    for _ in range(8):
+    for _ in range(24):
         once, twice = min(once, cost_s(folder, make(count))), min(twice, cost_s(folder, make(2 * count)))
         if twice <= 2.5 * max(once, 0.002):
             break
