@@ -94,8 +94,8 @@ def program_outside(name: str) -> str:
     for folder in os.get_exec_path():
         if found := shutil.which(name, path=folder) if folder.startswith("/") else None:
             real = os.path.realpath(found)
-            holds = os.path.dirname(real)
-            if holds in _PROGRAMS or not os.access(holds, os.W_OK):
+            parent = os.path.dirname(real)
+            if parent in _PROGRAMS or not os.access(parent, os.W_OK):
                 return real
     return ""
 
