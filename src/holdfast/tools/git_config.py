@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from types import MappingProxyType
 from typing import NamedTuple
 
 from holdfast.policy.paths import is_inside
@@ -31,9 +32,8 @@ _ADDRESS = (
     r"(?:(?:https?|ssh|git|file)://|(?![A-Za-z0-9+.-]*::)(?!.*://))(?!-)(?!.*(?:@|//)-)[^\x00-\x20\x7f]+"
 )
 """The address of a server or a folder. `ext::` and the like name a program."""
-_HARMLESS = {
-    key: re.compile(value)
-    for key, value in {
+_HARMLESS = MappingProxyType(
+    {
         "core.repositoryformatversion": _NUMBER,
         "core.filemode": _FLAG,
         "core.bare": _FLAG,
@@ -74,9 +74,10 @@ _HARMLESS = {
         "pull.ff": f"{_FLAG}|only",
         "push.default": "nothing|current|upstream|simple|matching",
         "gc.auto": _NUMBER,
-    }.items()
-}
-"""Keys, with the values that name no program and no file that git runs or includes."""
+    }
+)
+"""Keys, with patterns of the values that name no program and no file that git runs or includes. They are compiled when
+they are needed: not every process does."""
 _BETWEEN = re.compile(r"(?!-)(?!.*\.\.)[^\x00-\x1f\x7f:]+")
 """The name of a remote, branch or submodule in a key."""
 _OF_SUBMODULE = re.compile(r"(.*?)/\.git/modules/.+/config")
@@ -118,7 +119,7 @@ class Entry(NamedTuple):
         allowed = _HARMLESS.get(self.key)
         return (
             allowed is not None
-            and allowed.fullmatch(self.value) is not None
+            and re.fullmatch(allowed, self.value) is not None
             and (not self.between or _BETWEEN.fullmatch(self.between) is not None)
         )
 
