@@ -76,8 +76,8 @@ _HARMLESS = MappingProxyType(
         "gc.auto": _NUMBER,
     }
 )
-"""Keys, with patterns of the values that name no program and no file that git runs or includes. They are compiled when
-they are needed: not every process does."""
+"""Keys, with patterns of the values that name no program and no file that git runs or includes. They are compiled
+when they are needed: not every process does."""
 _BETWEEN = re.compile(r"(?!-)(?!.*\.\.)[^\x00-\x1f\x7f:]+")
 """The name of a remote, branch or submodule in a key."""
 _OF_SUBMODULE = re.compile(r"(.*?)/\.git/modules/.+/config")
