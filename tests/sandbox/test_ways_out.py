@@ -103,7 +103,7 @@ async def test_programs_reach_a_listed_server_and_nothing_else(
     assert said.startswith("hello\nb'hello'\nhello\n")
     assert "127.0.0.1:1 is not listed in [network] allow" in said
     assert said.endswith("no names\n")
-    # Each is told when its connection has ended, so a later one may come first.
+    # Each is listed when its connection has ended, so a later one may come first.
     assert sorted((each.method, each.where, each.verdict) for each in ended.requests.exchanges) == [
         ("CONNECT", here, "allowed"),
         ("GET", "http://127.0.0.1:1/", "refused"),

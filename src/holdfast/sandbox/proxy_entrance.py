@@ -124,7 +124,7 @@ def _modes(thread: int, inside: int) -> tuple[bool, int]:
     """Return whether a socket of a program is blocking, and its flag about programs that it becomes.
 
     Raises:
-        OSError: it is no socket, or the program is gone.
+        OSError: something else has this number, or the program is gone.
     """
     folder = Path(f"/proc/{thread}")
     if not (folder / f"fd/{inside}").is_socket():
