@@ -113,18 +113,18 @@ class Landlock:
         own = launch.own_folder or new_name(launch.key)
         home, temporary = f"{own}/home", f"{own}/tmp"
         known_home = next(iter(fence.private), "")
-        has_way = launch.way_fd is not None
+        way = [] if launch.way_fd is None else [(b"way", launch.way_fd, seccomp.installation())]
         authorities = f"{own}/authorities.pem"
         variables = {
-            **(proxy.variables() if has_way else {}),
+            **(proxy.variables() if way else {}),
             **(proxy_tls.variables(authorities) if launch.authorities else {}),
         }
         rules: list[tuple[str | bytes | int, ...]] = [
             *((b"handled", rights, b"") for rights in self._handled),
             (b"capset", seccomp.capset(), b""),
-            (b"filter", self._filters[has_way].hex(), b""),
+            (b"filter", self._filters[bool(way)].hex(), b""),
             (b"tag", seccomp.TAG_LIMIT, trees.tag(launch.key)),
-            *([(b"way", launch.way_fd, seccomp.installation())] if launch.way_fd is not None else ()),
+            *way,
             *((b"opened", fd, rights[path]) for fd, path in opened.items()),
             *((b"path", *rule) for rule in (*self._system, *self._of_shared_memory(), (own, self._all))),
             *((b"folder", path, b"") for path in (own, home, temporary)),

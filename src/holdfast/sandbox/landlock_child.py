@@ -80,8 +80,8 @@ def _become(words: list[str]) -> str:
 def _fence_in(rules: dict[bytes, list[tuple[bytes, bytes]]]) -> None:
     """Take away all rights that are `handled`, but those to `opened` (descriptor, rights) and `path` (path, rights).
     Then refuse system calls by the `filter` (hexadecimal); `capset` is the number of one, and `tag` a limit by which
-    all that this process starts is known. What the filter asks about
-    goes out through a `way` (descriptor, number of the call that installs such a filter).
+    all that this process starts is known. What the filter asks about goes out through a `way` (descriptor, number of
+    the call that installs such a filter).
     """
     ways = [_way(int(fd), int(number)) for fd, number in rules.get(b"way", ())]
     libc = ctypes.CDLL(None, use_errno=True)

@@ -16,7 +16,7 @@ from holdfast.protocol.fence import Undone
 from holdfast.sandbox import own_folder
 from holdfast.sandbox.keeper import is_blank
 from holdfast.sandbox.trees import end_trees
-from holdfast.tools.aside import ASIDE, put_right, sentence
+from holdfast.tools.aside import ASIDE, is_aside, put_right, sentence
 from holdfast.tools.kept import put_back, righted
 from holdfast.tools.traces import Trace, Traces
 
@@ -136,7 +136,7 @@ def _put_aside_since(trace: Trace) -> Iterator[str]:
     since_ns = (trace.looked_ms - _COARSE_MS) * 1_000_000
     for top in trace.writable if trace.looked_ms else ():
         for folder, folders, files in os.walk(top):
-            for name in filter(lambda each: ASIDE in each, (*folders, *files)):
+            for name in filter(is_aside, (*folders, *files)):
                 with suppress(OSError):
                     if os.lstat(os.path.join(folder, name)).st_ctime_ns >= since_ns:
                         yield os.path.join(folder, name.partition(ASIDE)[0])
