@@ -152,14 +152,14 @@ WALLS = (
     Mutation(
         "a command changes the settings of Holdfast in a folder that it may write to",
         "tools/fencing.py",
-        "for path in self._own.settings if any(",
-        "for path in () if any(",
+        "for path in self._own.settings if is_within(",
+        "for path in () if is_within(",
         _FENCES,
     ),
     Mutation(
         "a link shows a command what it leads to",
         "tools/fencing.py",
-        "path not in roots and any(is_inside(root, path) for root in roots):",
+        "path not in roots and is_within(roots, path):",
         "path not in roots:",
         _FENCES,
     ),

@@ -7,7 +7,7 @@ workspace. `tools.workspace` resolves and opens paths.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from fnmatch import fnmatchcase, translate
 
 MAX_NAME_BYTES = 255
@@ -76,6 +76,11 @@ def is_kernel_path(path: str, workspace: str) -> bool:
 def is_inside(root: str, path: str) -> bool:
     """Return whether a resolved absolute path is the root or lies under it. `/ws2` is not inside `/ws`."""
     return path == root or path.startswith(root.rstrip("/") + "/")
+
+
+def is_within(roots: Iterable[str], path: str) -> bool:
+    """Return whether such a path is one of the roots or lies under one."""
+    return any(is_inside(root, path) for root in roots)
 
 
 def above(path: str) -> list[str]:

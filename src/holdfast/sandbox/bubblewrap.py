@@ -20,7 +20,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from holdfast.errors import SandboxUnavailable
-from holdfast.policy.paths import is_inside
+from holdfast.policy.paths import is_inside, is_within
 from holdfast.protocol.fence import Backend, Fence, Finding, Held, Launch
 from holdfast.sandbox import proxy, proxy_tls, seccomp
 from holdfast.sandbox.probing import attempt
@@ -230,7 +230,7 @@ def _gate(number: int) -> Iterator[str]:
 def _with_interpreter(fence: Fence) -> Fence:
     """Return the fence with the Python that makes the way to the proxy, unless it is shown anyway."""
     folder = proxy.interpreter()
-    is_shown = any(is_inside(shown, folder) for shown in (*SYSTEM, *fence.writable, *fence.readable))
+    is_shown = is_within((*SYSTEM, *fence.writable, *fence.readable), folder)
     return fence if is_shown else replace(fence, readable=(*fence.readable, folder))
 
 
@@ -300,7 +300,7 @@ def _by_descriptor(
     changed = [*arguments]
     for at, word in enumerate(arguments):
         path = arguments[at + 1] if word in _BY_DESCRIPTOR else ""
-        if any(is_inside(root, path) for root in writable):
+        if is_within(writable, path):
             number = first + len(opened)
             opened[number] = path
             changed[at : at + 2] = _BY_DESCRIPTOR[word], str(number)

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from holdfast.policy.paths import is_inside
+from holdfast.policy.paths import is_inside, is_within
 from holdfast.protocol.fence import Backend, Fence, Finding, Launch
 from holdfast.sandbox import proxy, proxy_tls, seccomp, trees
 from holdfast.sandbox.own_folder import new_name
@@ -139,7 +139,7 @@ class Landlock:
                 for path in _within(known_home, opened.values())
             ),
         ]
-        is_home_shown = any(is_inside(path, known_home) for path in opened.values())
+        is_home_shown = is_within(opened.values(), known_home)
         return replace(
             launch,
             argv=(os.path.realpath(sys.executable), "-I", "-S", "-c", _CHILD, str(number), *launch.argv),
@@ -198,7 +198,7 @@ def _seen_of(path: str, shown: Collection[str]) -> str:
     seen = (
         folder
         for folder in folders
-        if not os.path.isabs(folder) or any(is_inside(root, os.path.realpath(folder)) for root in roots)
+        if not os.path.isabs(folder) or is_within(roots, os.path.realpath(folder))
     )
     return os.pathsep.join(seen) or os.defpath
 

@@ -15,7 +15,7 @@ from functools import cache
 from itertools import islice
 from pathlib import Path
 
-from holdfast.policy.paths import is_inside, secret_rule
+from holdfast.policy.paths import is_inside, is_within, secret_rule
 from holdfast.protocol.fence import Fence
 
 SYSTEM = (
@@ -79,9 +79,7 @@ def secrets_of_system(top: str = "/") -> tuple[str, ...]:
 
 def is_shown(path: str) -> bool:
     """Return whether a sandbox shows a path anyway. To show it again would show what is hidden in it."""
-    return any(is_inside(root, path) for root in SYSTEM) and not any(
-        is_inside(hidden, path) for hidden in secrets_of_system()
-    )
+    return is_within(SYSTEM, path) and not is_within(secrets_of_system(), path)
 
 
 def program_outside(name: str) -> str:

@@ -4,8 +4,6 @@ What it sees itself may be what another one has just planted. So it takes over w
 leaves the workspace so.
 """
 
-# Pathlib makes an object for each name.
-
 from __future__ import annotations
 
 import os
@@ -13,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from msgspec.structs import replace
 
-from holdfast.policy.paths import is_inside
+from holdfast.policy.paths import is_inside, is_within
 from holdfast.tools.aside import seen
 from holdfast.tools.kept import Kept
 from holdfast.tools.traces import Trace
@@ -38,11 +36,11 @@ def older(trace: Trace, others: Sequence[Trace], places: Callable[[Trace], Colle
 def _before(trace: Trace, other: Trace, paths: Collection[str]) -> Trace:
     """Return a trace as it would be without one other command, which may make something at these places."""
     theirs = {*paths, *other.led, *other.before}
-    taken = {path: place for path, place in other.before.items() if _is_within(trace.writable, path)}
+    taken = {path: place for path, place in other.before.items() if is_within(trace.writable, path)}
     there = seen(taken)
     before = {path: place for path, place in trace.before.items() if path not in theirs} | taken
     gone = {path for path in (*trace.gone, *taken) if path in before and path not in there}
-    led = dict.fromkeys((*trace.led, *(path for path in other.led if _is_within(trace.writable, path))))
+    led = dict.fromkeys((*trace.led, *(path for path in other.led if is_within(trace.writable, path))))
     return replace(
         trace, before=before, gone=tuple(gone), led=tuple(led), kept=_kept_before(trace, other, theirs)
     )
@@ -57,9 +55,9 @@ def _kept_before(trace: Trace, other: Trace, theirs: Iterable[str]) -> Kept | No
         # A sandbox keeps what was there. So only what is new may be from the other command.
         return _without(mine, covered.difference(map(os.path.realpath, other.before)))
     rest = _without(mine, covered) if mine is not None else replace(known, copies={}, above={}, tops=())
-    within = [top for top in known.tops if _is_within(trace.writable, top)]
-    copies = {path: copy for path, copy in known.copies.items() if _is_within(within, path)}
-    above = {path: facts for path, facts in known.above.items() if _is_within(trace.writable, path)}
+    within = [top for top in known.tops if is_within(trace.writable, top)]
+    copies = {path: copy for path, copy in known.copies.items() if is_within(within, path)}
+    above = {path: facts for path, facts in known.above.items() if is_within(trace.writable, path)}
     return Kept(
         dict(sorted({**rest.copies, **copies}.items())),
         dict(sorted({**rest.above, **above}.items(), key=lambda each: (each[0].count("/"), each[0]))),
@@ -74,13 +72,9 @@ def _without(kept: Kept, tops: Collection[str]) -> Kept:
     rest = tuple(top for top in kept.tops if top not in tops)
     return replace(
         kept,
-        copies={path: copy for path, copy in kept.copies.items() if _is_within(rest, path)},
+        copies={path: copy for path, copy in kept.copies.items() if is_within(rest, path)},
         above={
             path: facts for path, facts in kept.above.items() if any(is_inside(path, top) for top in rest)
         },
         tops=rest,
     )
-
-
-def _is_within(roots: Iterable[str], path: str) -> bool:
-    return any(is_inside(root, path) for root in roots)

@@ -20,7 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.clock import SYSTEM_CLOCK
-from holdfast.policy.paths import is_inside
+from holdfast.policy.paths import is_inside, is_within
 from holdfast.policy.protected import Own
 from holdfast.policy.rules import is_configured
 from holdfast.protocol.fence import Backend, Fence, Launch, Sandbox, Undone, Walled
@@ -248,9 +248,7 @@ class Fences:
 
     def _looked(self, rules: Fence, walls: Walls) -> _Look:
         """Look at what a command may change, and may read, right before it."""
-        beside = (
-            top for top in map(_real, walls.read) if not any(is_inside(each, top) for each in rules.writable)
-        )
+        beside = (top for top in map(_real, walls.read) if not is_within(rules.writable, top))
         look = self._look(rules.writable, len(walls.write), beside)
         with self._lock:
             return look._replace(led=self._leads.found(look.fixed, [*map(_real, rules.writable)]))
@@ -290,7 +288,7 @@ class Fences:
         for top in named:
             places += fixed(top, os.path.basename(top), is_folder=os.path.isdir(top))
         places += [path for folder in (*found, *others) for path in folder.fixed]
-        places += [path for path in self._own.settings if any(is_inside(top, path) for top in writable)]
+        places += [path for path in self._own.settings if is_within(writable, path)]
         return _Look(found, others, shown, places)
 
     def _after(self, trace: Trace) -> tuple[list[str], list[str]]:
@@ -462,11 +460,7 @@ def _filled(rules: Fence, look: _Look, homes: Iterable[str]) -> Fence:
     return replace(
         rules,
         masked=(
-            *(
-                home
-                for home in homes
-                if any(is_inside(root, home) for root in roots) and os.path.lexists(home)
-            ),
+            *(home for home in homes if is_within(roots, home) and os.path.lexists(home)),
             *(path for folder in look.found for path in folder.masked),
             *(path for folder in look.others if folder.is_shut for path in folder.masked),
             *(path for folder in (*look.found, *look.others, *look.shown) for path in folder.sockets),
@@ -479,7 +473,7 @@ def _filled(rules: Fence, look: _Look, homes: Iterable[str]) -> Fence:
 def _led_to(links: Iterable[str], workspace: str, roots: Sequence[str]) -> Iterator[str]:
     """Yield where links lead now, if a command can read it there."""
     for target in map(os.path.realpath, links):
-        is_shown = any(is_inside(root, target) for root in roots)
+        is_shown = is_within(roots, target)
         if is_shown and os.path.exists(target) and not is_inside(target, workspace):
             yield target
 
@@ -492,7 +486,7 @@ def _protected(paths: Iterable[str], writable: Sequence[str]) -> Iterator[str]:
     """
     roots = [_real(root) for root in writable]
     for path in dict.fromkeys(there(os.path.realpath(path)) for path in paths if not is_loose(path)):
-        if path and path not in roots and any(is_inside(root, path) for root in roots):
+        if path and path not in roots and is_within(roots, path):
             yield path
 
 

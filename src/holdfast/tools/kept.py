@@ -20,7 +20,7 @@ from types import MappingProxyType
 import msgspec
 
 from holdfast.clock import SYSTEM_CLOCK
-from holdfast.policy.paths import is_inside
+from holdfast.policy.paths import is_inside, is_within
 from holdfast.protocol.fence import Fence, Undone
 from holdfast.tools.aside import ASIDE, Place, folder_of, free_name, open_up, put_aside, seen
 from holdfast.tools.blocking import Refused
@@ -88,7 +88,7 @@ def keep(fence: Fence, homes: Iterable[str]) -> Kept:
         Refused: it is too much, or cannot be read, or Holdfast's own files can be.
     """
     for home in homes:
-        if any(is_inside(root, home) for root in fence.writable):
+        if is_within(fence.writable, home):
             raise Refused(
                 _TOO_MUCH.format(what=f"a folder of [sandbox] write has Holdfast's own files ({home})")
             )

@@ -18,7 +18,7 @@ from itertools import islice
 import msgspec
 
 from holdfast.clock import SYSTEM_CLOCK
-from holdfast.policy.paths import is_inside
+from holdfast.policy.paths import is_inside, is_within
 from holdfast.tools.git_config import MOST_CHARS, Entry, parsed
 from holdfast.tools.git_folders import OF_OTHERS, may_be_repository
 
@@ -196,7 +196,7 @@ def _counts(path: str, roots: Collection[str]) -> bool:
     _, is_git, rest = f"{path}/".partition("/.git/")
     if is_git and rest.partition("/")[0] in _OF_GIT:
         return False
-    return path not in roots and any(is_inside(root, path) for root in roots)
+    return path not in roots and is_within(roots, path)
 
 
 def _way(path: str) -> tuple[list[str], str]:
