@@ -90,7 +90,7 @@ def piped(holdfast: Holdfast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     return call
 
 
-any_input = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+any_input = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @any_input

@@ -41,7 +41,7 @@ def drawn(pattern: re.Pattern[str]) -> st.SearchStrategy[str]:
 @pytest.mark.requirement("A4")
 @pytest.mark.parametrize(("gate", "pattern"), BEHIND, ids=[pattern.pattern[:24] for _, pattern in BEHIND])
 def test_a_gate_is_open_for_whatever_its_patterns_match(gate: Gate, pattern: re.Pattern[str]) -> None:
-    @settings(max_examples=8, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=4, suppress_health_check=list(HealthCheck))
     @given(drawn(pattern), st.sampled_from(["", " ", "é ", "\n"]))
     def holds(text: str, before: str) -> None:
         assert not pattern.search(text) or gate.is_open(before + text)

@@ -80,7 +80,7 @@ def crash(stage: Stage, scenario: Scenario, every: int = 1) -> None:
 
 
 @pytest.mark.requirement("H1", "H5", "L2-05", "C16")
-@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_a_crash_at_any_commit_changes_nothing_but_what_nobody_can_know(
     volatile: Stage, scenario: Scenario, every: int
@@ -89,7 +89,7 @@ def test_a_crash_at_any_commit_changes_nothing_but_what_nobody_can_know(
 
 
 @pytest.mark.requirement("H1", "H5", "L2-05", "C16")
-@pytest.mark.parametrize("every", [13, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("every", [29, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_a_crash_at_a_commit_to_the_disk_changes_nothing_else(
     durable: Stage, scenario: Scenario, every: int
@@ -123,7 +123,7 @@ def test_a_slow_disk_changes_nothing_and_nothing_is_done_twice(volatile: Stage, 
 
 
 @pytest.mark.requirement("H1", "L2-05")
-@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     "scenario",
     [BY_NAME[name] for name in ("approved", "side by side", "probe", "unknown", "retries", "paused")],
