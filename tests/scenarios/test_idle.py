@@ -90,9 +90,7 @@ async def asked_by(
 
 @pytest.mark.requirement("C8")
 @pytest.mark.parametrize("is_driven_elsewhere", [False, True], ids=["driven-here", "driven-elsewhere"])
-def test_forty_idle_sessions_ask_the_store_no_more_than_one(
-    stage: Stage, is_driven_elsewhere: bool
-) -> None:
+def test_forty_idle_sessions_ask_the_store_no_more_than_one(stage: Stage, is_driven_elsewhere: bool) -> None:
     async def compare(clock: JumpingClock, inner: Store, workspace: Path) -> None:
         one, many = [
             await asked_by(count, clock, inner, workspace, is_driven_elsewhere=is_driven_elsewhere)
