@@ -271,7 +271,7 @@ async def test_a_provider_that_asks_to_be_left_alone_for_an_hour_parks_the_sessi
 
 
 @pytest.mark.requirement("C2", "L7")
-@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+@pytest.mark.parametrize("provider", ["openai", "openai-responses", "anthropic"])
 async def test_of_several_calls_only_the_one_without_a_name_is_refused(cli: Cli, provider: str) -> None:
     write = ReplyCall("write_file", {"path": "a.txt", "content": "x"})
     replies = [Reply(tool_calls=(ReplyCall(""), write)), Reply(text="Written.")]

@@ -18,10 +18,12 @@ from holdfast.protocol.settings import settings_with
 from holdfast.protocol.tools import CallResult
 from holdfast.providers.anthropic import AnthropicWire
 from holdfast.providers.openai import Dialect, OpenAIWire
+from holdfast.providers.responses import ResponsesWire
 from holdfast.runtime.compacting import compacted
 
 OPENAI = OpenAIWire("openai", Dialect())
 ANTHROPIC = AnthropicWire("anthropic", caches_conversation=False)
+RESPONSES = ResponsesWire("openai-responses")
 FACTS = ModelFacts("openai", "m")
 
 
@@ -143,7 +145,7 @@ class Talk:
         """Every body as the journal has it, each proven by its hash."""
         bases = {
             hashlib.sha256(base).hexdigest(): base
-            for base in (wire.base(FACTS, "Be good.", ()) for wire in (OPENAI, ANTHROPIC))
+            for base in (wire.base(FACTS, "Be good.", ()) for wire in (OPENAI, RESPONSES, ANTHROPIC))
         }
         return [body_of(sent, bases[sent.started.request.base]) for sent in self.told()]
 
@@ -154,3 +156,7 @@ def call(name: str = "grep", arguments: str = "{}") -> ToolCall:
 
 def thought(text: str) -> Reasoning:
     return Reasoning("anthropic", text, '{"signature":"s"}')
+
+
+def sealed(text: str) -> Reasoning:
+    return Reasoning("openai-responses", text, '{"summary":[],"encrypted_content":"c2VhbGVk"}')

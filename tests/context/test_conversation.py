@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -17,18 +17,22 @@ from holdfast.context.requests import requests
 from holdfast.context.transcript import LAST_PASS
 from holdfast.protocol import events as e
 from holdfast.protocol.failures import Failure
-from holdfast.protocol.messages import Attachment, Text, Usage
+from holdfast.protocol.messages import Attachment, Text, ToolCall, Usage
 from holdfast.protocol.ports import Wire
 from holdfast.protocol.request import Enclosed, Fresh
 from holdfast.protocol.settings import SettingsRef
+from holdfast.protocol.tools import ToolSpec
 from holdfast.runtime.compacting import MOST_EARLIER
-from tests.context.talks import ANTHROPIC, FACTS, OPENAI, Talk, call, thought
+from holdfast.testing.model_replies import Format
+from holdfast.testing.valid_requests import problem
+from tests.context.talks import ANTHROPIC, FACTS, OPENAI, RESPONSES, Talk, call, sealed, thought
 
 LONG = "A long line of output, which a request quotes from its record.\n" * 3
 TEXTS = st.sampled_from(["ok", LONG, LONG + "x", '"quoted" \\ \n\u2028 日本語 🙂 ' * 5]) | st.text(
     st.characters(codec="utf-8"), max_size=100
 )
-WIRES = st.sampled_from([OPENAI, ANTHROPIC])
+WIRES = st.sampled_from([OPENAI, RESPONSES, ANTHROPIC])
+BY_NAME: dict[str, Wire] = {wire.name: wire for wire in (OPENAI, RESPONSES, ANTHROPIC)}
 FITS = st.sampled_from([10**9, 10**9, 3_000, 1_200])
 
 
@@ -52,7 +56,7 @@ def talks(draw: st.DrawFn) -> Talk:
     """Anything that may be said, in any order that the core allows."""
     talk = Talk(draw(WIRES))
     talk.words(draw(TEXTS))
-    for _ in range(draw(st.integers(1, 8))):
+    for turn in range(draw(st.integers(1, 8))):
         if draw(st.integers(0, 6)) == 0:
             talk.switch(draw(WIRES))
         talk.send(draw(FITS))
@@ -65,9 +69,13 @@ def talks(draw: st.DrawFn) -> Talk:
             talk.note(e.ModelCallAbandoned("m"))
         elif ending == 2:
             talk.note(e.ModelCallCut("m", draw(TEXTS), Usage(), 0))
+            talk.words(draw(TEXTS))
         else:
             count = draw(st.integers(0, 3))
-            talk.respond(thought("hm"), Text(draw(TEXTS)), *[call()] * count)
+            calls = [ToolCall(f"ref{turn}", "grep", "{}")] * count
+            talk.respond(thought("hm"), sealed("hm"), Text(draw(TEXTS)), *calls)
+            if not calls:
+                talk.words(draw(TEXTS))
             for number in draw(st.permutations(range(1, count + 1))):
                 if draw(st.booleans()):
                     talk.words(draw(TEXTS))
@@ -108,20 +116,13 @@ def test_a_conversation_that_was_loaded_again_goes_on_with_the_same_bytes(
 
 @examples(max_examples=100, deadline=None)
 @given(talks())
-def test_calls_and_their_results_stand_whole_in_every_request(talk: Talk) -> None:
+def test_every_request_is_one_that_its_service_takes(talk: Talk) -> None:
+    """Calls have their results, reasoning comes before what followed it, and no id comes twice."""
     for sent in requests(talk.records, {}):
-        waiting: list[str] = []
-        for fragment in sent.fragments:
-            message = msgspec.json.decode(fragment)
-            blocks = message["content"] if isinstance(message.get("content"), list) else []
-            results = [message["tool_call_id"]] if message["role"] == "tool" else []
-            results += [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
-            assert waiting[: len(results)] == results
-            waiting = waiting[len(results) :]
-            assert results or not waiting, "nothing comes between calls and their results"
-            waiting += [each["id"] for each in message.get("tool_calls", [])]
-            waiting += [block["id"] for block in blocks if block["type"] == "tool_use"]
-        assert not waiting
+        wire = BY_NAME[sent.started.request.wire]
+        base = wire.base(FACTS, "Be good.", (ToolSpec("grep", "Searches.", {"type": "object"}),))
+        body = base + b",".join(sent.fragments) + sent.started.request.tail.encode()
+        assert problem(body, cast(Format, wire.name)) == ""
 
 
 def test_rendering_twice_changes_nothing() -> None:
@@ -135,7 +136,7 @@ def test_rendering_twice_changes_nothing() -> None:
 # --- the order of words ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("wire", [OPENAI, ANTHROPIC], ids=lambda wire: wire.name)
+@pytest.mark.parametrize("wire", [OPENAI, RESPONSES, ANTHROPIC], ids=lambda wire: wire.name)
 def test_words_that_arrive_while_calls_are_open_come_after_their_results(wire: Wire) -> None:
     talk = Talk(wire)
     talk.words("Do it.")

@@ -13,7 +13,7 @@ from msgspec.structs import astuple
 from holdfast.context.kinds import kinds_in
 from holdfast.protocol.kinds import NO_KINDS, Kinds, total
 from holdfast.protocol.ports import Wire
-from tests.context.talks import ANTHROPIC, OPENAI, Talk
+from tests.context.talks import ANTHROPIC, OPENAI, RESPONSES, Talk
 from tests.tokens import texts
 
 pytestmark = pytest.mark.requirement("C6")
@@ -71,7 +71,7 @@ def test_every_byte_counts_once(elements: list[bytes]) -> None:
     assert total([kinds, Kinds(base=5)]) == kinds_in([(each, 0) for each in elements], Kinds(base=5))
 
 
-@pytest.mark.parametrize("wire", [OPENAI, ANTHROPIC])
+@pytest.mark.parametrize("wire", [OPENAI, RESPONSES, ANTHROPIC])
 def test_a_request_has_the_kinds_of_all_its_messages_also_after_a_compaction_and_a_resume(wire: Wire) -> None:
     talk = Talk(wire)
     talk.words("Look at all of it, please.")

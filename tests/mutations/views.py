@@ -30,9 +30,16 @@ VIEWS = (
     Mutation(
         "results stay in the view without their calls",
         "core/compaction.py",
-        'if item.mark != "t":  # the',
-        "if True:  # the",
+        'if item.mark != "t" and not',
+        "if not",
         f"{_VIEWS} {_COMPACTIONS}",
+    ),
+    Mutation(
+        "half of a response stays in the view",
+        "core/compaction.py",
+        "and not _goes_on(items, place):",
+        "and place >= 0:",
+        "tests/context/test_conversation.py",
     ),
     Mutation(
         "the task is taken for words of an earlier run",

@@ -1,4 +1,4 @@
-"""The recorded exchanges beside the checkout: which of them speak our two wires, and what they say.
+"""The recorded exchanges beside the checkout: which of them speak our wires, and what they say.
 
 What they say is read here in the plainest way, apart from the readers under test.
 """
@@ -29,17 +29,25 @@ _HOSTS = {
 
 
 class Recording(NamedTuple):
-    """One cassette: the provider it is replayed to, and its exchanges."""
+    """One cassette, and its exchanges."""
 
     name: str
-    provider: str
     exchanges: list[dict[str, Any]]
 
 
 def is_ours(exchange: dict[str, Any]) -> bool:
-    """Whether the exchange is one of Chat Completions or Messages."""
+    """Whether the exchange is one of Chat Completions, Responses or Messages."""
     path = exchange["request"]["uri"].split("?")[0]
-    return path.endswith(("/chat/completions", "/v1/messages"))
+    is_asked = exchange["request"]["method"] == "POST"
+    return is_asked and path.endswith(("/chat/completions", "/responses", "/v1/messages"))
+
+
+def provider_of(exchange: dict[str, Any]) -> str:
+    """The provider that the exchange is replayed to."""
+    uri = exchange["request"]["uri"]
+    if uri.split("?")[0].endswith("/responses"):
+        return "openai-responses"
+    return _HOSTS.get(uri.split("/")[2], "openai")
 
 
 def recordings() -> list[Recording]:
@@ -49,9 +57,8 @@ def recordings() -> list[Recording]:
     found = []
     for path in sorted(CASSETTES.glob("test_*.json")):
         exchanges = json.loads(path.read_text("utf-8"))["interactions"]
-        if ours := [exchange for exchange in exchanges if is_ours(exchange)]:
-            host = ours[0]["request"]["uri"].split("/")[2]
-            found.append(Recording(path.stem, _HOSTS.get(host, "openai"), exchanges))
+        if any(is_ours(exchange) for exchange in exchanges):
+            found.append(Recording(path.stem, exchanges))
     return found
 
 
@@ -68,8 +75,12 @@ def said(exchange: dict[str, Any]) -> Said:
     response = exchange["response"]
     if response["text"] is None:
         whole = response["json"]
+        if "output" in whole:
+            return _responses([{"response": whole}])
         return _messages([whole]) if "content" in whole else _completions([whole])
     events = [json.loads(line[6:]) for line in response["text"].splitlines() if line.startswith("data: {")]
+    if "response" in events[0]:
+        return _responses(events)
     return _messages(events) if events[0].get("type") == "message_start" else _completions(events)
 
 
@@ -87,6 +98,17 @@ def _completions(chunks: list[dict[str, Any]]) -> Said:
                 names.setdefault(index, call["function"].get("name"))
                 arguments[index] = arguments.get(index, "") + (call["function"].get("arguments") or "")
     return Said(text, [(names[index], json.loads(arguments[index] or "{}")) for index in sorted(names)], read)
+
+
+def _responses(events: list[dict[str, Any]]) -> Said:
+    whole = events[-1]["response"]
+    text, calls = "", []
+    for item in whole["output"]:
+        for part in item.get("content") or [] if item["type"] == "message" else []:
+            text += part["text"]
+        if item["type"] == "function_call":
+            calls.append((item["name"], json.loads(item["arguments"])))
+    return Said(text, calls, whole["usage"]["input_tokens"])
 
 
 def _messages(events: list[dict[str, Any]]) -> Said:

@@ -9,7 +9,15 @@ import pytest
 from holdfast.testing.conformance_provider import CHECKS, Check
 from tests.providers.subjects import prepared
 
-PROVIDERS_UNDER_TEST = ("openai", "openrouter", "mistral", "google", "anthropic", "script")
+PROVIDERS_UNDER_TEST = (
+    "openai",
+    "openai-responses",
+    "openrouter",
+    "mistral",
+    "google",
+    "anthropic",
+    "script",
+)
 
 
 @pytest.mark.requirement("C2", "C15", "L2-06", "L7")

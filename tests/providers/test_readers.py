@@ -19,11 +19,12 @@ from holdfast.providers.errors import BadResponse
 from holdfast.providers.native import Reader
 from holdfast.providers.objects import Growing, is_json
 from holdfast.providers.openai_reply import ChatReader
+from holdfast.providers.responses_reply import ResponseReader
 from holdfast.providers.sse import EventParser
 from holdfast.testing.model_replies import Format, Reply, ReplyCall, render
 
 T = TypeVar("T")
-READERS = {"openai": ChatReader, "anthropic": MessageReader}
+READERS = {"openai": ChatReader, "responses": ResponseReader, "anthropic": MessageReader}
 
 
 def read(reader: Reader, *chunks: bytes) -> ModelReply:
@@ -413,7 +414,7 @@ REPLIES = st.builds(
 
 
 @pytest.mark.requirement("C2", "L7")
-@pytest.mark.parametrize("wire", ["openai", "anthropic"])
+@pytest.mark.parametrize("wire", READERS)
 @settings(deadline=None)
 @given(REPLIES, st.lists(st.integers(1, 60), min_size=1, max_size=20))
 def test_any_reply_in_any_chunking_is_read_like_the_whole_one(
@@ -437,7 +438,7 @@ def test_any_reply_in_any_chunking_is_read_like_the_whole_one(
 
 
 @pytest.mark.requirement("C2", "L7")
-@pytest.mark.parametrize("wire", ["openai", "anthropic"])
+@pytest.mark.parametrize("wire", READERS)
 @settings(deadline=None)
 @given(REPLIES, st.floats(0, 1))
 def test_no_prefix_of_a_stream_is_taken_for_less_than_the_whole(
@@ -467,6 +468,10 @@ def say(wire: str, texts: list[str]) -> bytes:
     """A stream that says these pieces, every character outside ASCII escaped."""
     if wire == "openai":
         return stream(*(choice(content=text) for text in texts), choice("stop"))
+    if wire == "responses":
+        said = [{"type": "response.output_text.delta", "output_index": 0, "delta": text} for text in texts]
+        begun = {"type": "response.output_item.added", "output_index": 0, "item": {"type": "message"}}
+        return stream(begun, *said, {"type": "response.completed", "response": {}})
     events = [{"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}]
     events += [
         {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}}
@@ -521,6 +526,8 @@ def test_half_a_character_without_the_other_half_does_no_harm(
 def test_a_whole_response_with_what_is_no_character_is_read_all_the_same(odd: bytes) -> None:
     bodies = {
         "openai": b'{"choices":[{"message":{"content":"caf%b ol"},"finish_reason":"stop"}]}' % odd,
+        "responses": b'{"output":[{"type":"message","content":[{"type":"output_text","text":"caf%b ol"}]}]}'
+        % odd,
         "anthropic": b'{"content":[{"type":"text","text":"caf%b ol"}],"stop_reason":"end_turn"}' % odd,
     }
     for wire, body in bodies.items():

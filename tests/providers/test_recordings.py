@@ -18,9 +18,18 @@ from holdfast.protocol.outcomes import ModelFailure
 from holdfast.protocol.ports import ModelAttempt
 from holdfast.providers.http import HttpPool
 from holdfast.providers.registry import PROVIDERS, make_provider
+from holdfast.providers.responses import ResponsesWire
 from holdfast.testing.clock import never_over
 from holdfast.testing.conformance_provider import QUESTION, written_request
-from tests.providers.recordings import Recording, Said, is_ours, recordings, replayed, said
+from tests.providers.recordings import (
+    Recording,
+    Said,
+    is_ours,
+    provider_of,
+    recordings,
+    replayed,
+    said,
+)
 
 ALL = recordings()
 IDS = [recording.name for recording in ALL]
@@ -59,12 +68,12 @@ async def attempt(
     address: str, recording: Recording, exchange: dict[str, Any], http: HttpPool, idle_s: float = 60.0
 ) -> ModelReply | ModelFailure:
     """The next recorded answer, asked for as it was asked for."""
-    root = f"{address}/c/{recording.name}"
-    base_url = root if recording.provider == "anthropic" else f"{root}/v1"
-    entry = PROVIDERS[recording.provider]
+    root, name = f"{address}/c/{recording.name}", provider_of(exchange)
+    base_url = root if name == "anthropic" else f"{root}/v1"
+    entry = PROVIDERS[name]
     provider = make_provider(entry, model="m", base_url=base_url, api_key="", http=http)
     is_streaming = bool((exchange["request"].get("body") or {}).get("stream"))
-    facts = ModelFacts(recording.provider, "m")
+    facts = ModelFacts(name, "m")
     body = written_request(provider.wire, facts, [QUESTION], is_streaming=is_streaming)
     return await provider.respond(
         ModelAttempt(
@@ -232,6 +241,11 @@ def results_of(messages: list[dict[str, Any]]) -> dict[str, str]:
     return found
 
 
+def outputs_of(items: list[dict[str, Any]]) -> dict[str, str]:
+    """What each call came to in a recorded request of Responses; of calls with one id, the last one."""
+    return {item["call_id"]: item["output"] for item in items if item.get("type") == "function_call_output"}
+
+
 @pytest.mark.requirement("C2")
 @pytest.mark.parametrize("name", CONVERSATIONS)
 async def test_answers_and_results_go_back_as_the_reference_sends_them(
@@ -242,10 +256,53 @@ async def test_answers_and_results_go_back_as_the_reference_sends_them(
     messages: list[Message] = []
     for position, exchange in enumerate(recording.exchanges):
         sent = [plain(message) for message in exchange["request"]["body"]["messages"]]
-        assert written(recording.provider, messages) == [
+        assert written(provider_of(exchange), messages) == [
             message
             for message in sent
             if (message["role"] == "assistant" or is_tool_turn(message)) and not is_invented(message)
+        ]
+        reply = await attempt(chunked, recording, exchange, http)
+        assert isinstance(reply, ModelReply)
+        messages += turn(position, reply, recording)
+
+
+ITEMS = (
+    "test_deepseek_responses_test_deepseek_responses_function_tool_stream_",
+    "test_openai_responses_test_openai_responses_model_retry",
+    "test_openai_responses_test_openai_responses_phase_streamed_on_part_start",
+    "test_openai_responses_test_openai_responses_thinking_with_tool_calls",
+    "test_tool_choice_matrix_test_tool_choice_matrix_auto-openai_responses_",
+)
+"""Recordings of Responses whose later requests carry back the items."""
+
+
+def plain_item(item: dict[str, Any]) -> dict[str, Any]:
+    """An item of a request with the freedoms of the format taken out of it."""
+    kept = {key: value for key, value in item.items() if value not in (None, "", []) and key != "status"}
+    if isinstance(kept.get("content"), list) and kept.get("type", "message") == "message":
+        kept["content"] = "".join(part["text"] for part in kept["content"])
+    if "content" in kept and item.get("type", "message") == "message":
+        kept["type"] = "message"
+        kept["content"] = kept["content"].translate({0x201C: '"', 0x201D: '"', 0x2019: "'"})
+    if item.get("type") != "reasoning":
+        kept.pop("id", None)
+    return kept
+
+
+@pytest.mark.requirement("C2")
+@pytest.mark.parametrize("name", ITEMS)
+async def test_items_go_back_in_their_order_with_their_sealed_reasoning(
+    chunked: str, name: str, http: HttpPool
+) -> None:
+    recording = next(one for one in ALL if one.name == name)
+    await asyncio.to_thread(reset, chunked, name)
+    wire = ResponsesWire("openai-responses")
+    messages: list[Message] = []
+    for position, exchange in enumerate(recording.exchanges):
+        sent = [item for item in exchange["request"]["body"]["input"] if item.get("role") != "user"]
+        ours = [msgspec.json.decode(each) for message in messages for each in wire.message(message)]
+        assert [plain_item(item) for item in ours] == [
+            plain_item(item) for item in sent if item.get("content") or "type" in item
         ]
         reply = await attempt(chunked, recording, exchange, http)
         assert isinstance(reply, ModelReply)
@@ -286,7 +343,8 @@ def turn(position: int, reply: ModelReply, recording: Recording) -> list[Message
     answer = Message("assistant", parts, "assistant")
     if not calls_of(parts) or position + 1 == len(recording.exchanges):
         return [answer]
-    results = results_of(recording.exchanges[position + 1]["request"]["body"]["messages"])
+    body = recording.exchanges[position + 1]["request"]["body"]
+    results = results_of(body["messages"]) if "messages" in body else outputs_of(body["input"])
     found = [
         ToolResult(c.call_id, c.ref, c.name, results[c.ref]) for c in calls_of(parts) if c.ref in results
     ]

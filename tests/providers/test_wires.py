@@ -18,7 +18,9 @@ from holdfast.providers.anthropic import AnthropicWire
 from holdfast.providers.http import HttpPool
 from holdfast.providers.openai import Dialect, OpenAIWire
 from holdfast.providers.registry import PROVIDERS, make_provider
+from holdfast.providers.responses import ResponsesWire
 from holdfast.testing.conformance_provider import written_request
+from holdfast.testing.valid_requests import problem
 
 FACTS = ModelFacts("openai", "gpt-5.5")
 TOOL = ToolSpec("read_file", "Reads.", {"type": "object"})
@@ -42,6 +44,7 @@ RESULTS = Message(
 )
 TEMPLATE_TOKENS = 64  # what a chat template may add
 OPENAI = OpenAIWire("openai", Dialect())
+RESPONSES = ResponsesWire("openai")
 ANTHROPIC = AnthropicWire("openai", caches_conversation=True)
 
 
@@ -112,14 +115,14 @@ def test_messages_carry_all_results_in_one_element_and_thinking_only_to_who_sign
 
 
 @pytest.mark.requirement("C2")
-@pytest.mark.parametrize("wire", [OPENAI, ANTHROPIC], ids=["openai", "anthropic"])
+@pytest.mark.parametrize("wire", [OPENAI, RESPONSES, ANTHROPIC], ids=["openai", "responses", "anthropic"])
 def test_a_call_and_its_result_have_the_same_id_also_where_the_provider_repeats_ids(wire: Wire) -> None:
     calls = Message("assistant", tuple(ToolCall("same", "x", "{}", f"t1.c{n}") for n in range(3)))
     results = Message("tool", tuple(ToolResult(f"t1.c{n}", "same", "x", "") for n in range(3)))
     asked = json.dumps(elements(wire, calls))
     answered = json.dumps(elements(wire, results))
     for n in range(3):
-        name = f"t1.c{n}" if wire is OPENAI else f"t1_c{n}"
+        name = f"t1_c{n}" if wire is ANTHROPIC else f"t1.c{n}"
         assert (asked.count(f'"{name}"'), answered.count(f'"{name}"')) == (1, 1)
 
 
@@ -127,8 +130,30 @@ def test_a_call_and_its_result_have_the_same_id_also_where_the_provider_repeats_
 def test_an_empty_response_is_written_as_something_that_servers_accept() -> None:
     empty = Message("assistant", ())
     assert elements(OPENAI, empty) == [{"role": "assistant", "content": ""}]
+    assert elements(RESPONSES, empty) == [{"role": "assistant", "content": "(no answer)"}]
     (message,) = elements(ANTHROPIC, empty)
     assert message["content"][0]["text"].strip()
+
+
+@pytest.mark.requirement("L1")
+def test_a_response_of_thinking_alone_gets_words_at_its_end() -> None:
+    thought = Message("assistant", (Reasoning("openai", "hm", '{"signature":"c2ln"}'),))
+    body = written_request(ANTHROPIC, FACTS, [ASK, thought, ASK])
+    assert problem(body, "anthropic") == ""
+    assert [block["type"] for block in json.loads(body)["messages"][1]["content"]] == ["thinking", "text"]
+
+
+@pytest.mark.requirement("C2")
+def test_openai_itself_gets_no_id_that_is_too_long_for_it() -> None:
+    openai = make_provider(PROVIDERS["openai"], model="m", base_url="", api_key="k", http=HttpPool())
+    messages = [ASK]
+    for size in (40, 41):
+        call = ToolCall("x" * size, "look", "{}", f"t{size}.c0")
+        result = ToolResult(call.call_id, call.ref, "look", "ok")
+        messages += [Message("assistant", (call,)), Message("tool", (result,))]
+    body = written_request(openai.wire, FACTS, messages)
+    assert problem(body, "openai") == ""
+    assert json.loads(body)["messages"][1]["tool_calls"][0]["id"] == "x" * 40
 
 
 @pytest.mark.requirement("C2")

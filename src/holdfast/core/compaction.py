@@ -187,7 +187,8 @@ def view(
         is_many = (count if has_turn else count - len(words)) > most_messages
         if is_many or size > (aim_bytes if has_turn else most_bytes):
             break
-        if item.mark != "t":  # the results of calls do not stay without the calls
+        # The results of calls do not stay without the calls, nor half of a response without the other half.
+        if item.mark != "t" and not _goes_on(items, place):
             tail = place
             has_turn = has_turn or item.mark == "a"
     stays = [
@@ -196,6 +197,12 @@ def view(
         if place in words or (place >= tail and item.mark != "c" and place not in in_part)
     ]
     return View(tuple(stays), clipped, tail)
+
+
+def _goes_on(items: Sequence[Item], place: int) -> bool:
+    """Return whether the message and the one before it are pieces of one response."""
+    before = items[place - 1] if place else None
+    return before is not None and items[place].mark == before.mark == "a" and items[place].seq == before.seq
 
 
 def same_view(items: Sequence[Item]) -> View:

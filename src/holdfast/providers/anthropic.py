@@ -25,6 +25,7 @@ API_VERSION = "2023-06-01"
 
 _encode = msgspec.json.Encoder().encode
 _NOT_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]")
+_THOUGHTS = ("thinking", "redacted_thinking")
 _NOTHING_SAID = "(no answer)"
 """Replaces an empty response: the API refuses a message without content."""
 
@@ -60,8 +61,8 @@ class AnthropicWire:
         """Encode one element. All results of a turn are in one user message, as the API requires."""
         ids = call_ids(message)
         blocks = [block for part in message.parts if (block := self._block(part, ids)) is not None]
-        if not blocks:
-            blocks = [{"type": "text", "text": _NOTHING_SAID}]
+        if not blocks or blocks[-1]["type"] in _THOUGHTS:  # the API refuses thinking at the end, too
+            blocks += [{"type": "text", "text": _NOTHING_SAID}]
         role = "assistant" if message.role == "assistant" else "user"
         return [_encode({"role": role, "content": blocks})]
 

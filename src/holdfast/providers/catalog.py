@@ -101,7 +101,7 @@ def facts(
         provider=provider,
         model=model,
         context_tokens=window or UNKNOWN_WINDOW_TOKENS,
-        max_output_tokens=said.max_output_tokens or _output_cap(name),
+        max_output_tokens=said.max_output_tokens or _output_cap(f"{entry.price_list}:{model}"),
         input_microusd_per_mtok=price.rates.input,
         output_microusd_per_mtok=price.rates.output,
         cache_read_microusd_per_mtok=price.rates.cache_read,

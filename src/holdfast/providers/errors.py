@@ -51,6 +51,8 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 _STATUS_OF_TYPE = {
     "invalid_request_error": 400,
+    "invalid_prompt": 400,
+    "context_length_exceeded": 400,
     "authentication_error": 401,
     "billing_error": 402,
     "permission_error": 403,

@@ -51,6 +51,8 @@ class Dialect(msgspec.Struct, frozen=True):
     """If true, the server refuses content that is a list of parts."""
     call_id_chars: int = 0
     """The id of a call must have exactly this many letters and digits; 0 allows any text."""
+    longest_call_id: int = 0
+    """The most characters of the id of a call; 0 for any number."""
 
 
 class OpenAIWire:
@@ -126,8 +128,14 @@ class OpenAIWire:
         return written
 
     def _ids(self, message: Message) -> dict[str, str]:
-        ids, chars = call_ids(message), self._dialect.call_id_chars
-        return {own: fitted_id(given, chars) for own, given in ids.items()} if chars else ids
+        ids, chars, most = call_ids(message), self._dialect.call_id_chars, self._dialect.longest_call_id
+        if chars:
+            return {own: fitted_id(given, chars) for own, given in ids.items()}
+        if most:
+            return {
+                own: given if len(given) <= most else fitted_id(given, most) for own, given in ids.items()
+            }
+        return ids
 
     def _thoughts(self, message: Message) -> list[Reasoning]:
         return [p for p in message.parts if isinstance(p, Reasoning) and p.provider == self._provider]

@@ -17,6 +17,7 @@ from holdfast.protocol.ports import Provider
 from holdfast.providers.anthropic import anthropic_provider
 from holdfast.providers.http import HttpPool, is_loopback
 from holdfast.providers.openai import Dialect, openai_provider
+from holdfast.providers.responses import responses_provider
 from holdfast.providers.script import script_from_file
 
 
@@ -24,7 +25,7 @@ class Entry(msgspec.Struct, frozen=True):
     """What is known about a provider by its name."""
 
     name: str
-    wire: Literal["openai", "anthropic", "script", "package"] = "openai"
+    wire: Literal["openai", "responses", "anthropic", "script", "package"] = "openai"
     """How it is spoken to. `package`: by a package that adds it."""
     base_url: str = ""
     """The address, with the API's version, as in `https://api.openai.com/v1`."""
@@ -45,6 +46,14 @@ _NEEDS_ITS_REASONING = Dialect(reasoning_field="reasoning_content")
 _ENTRIES = (
     Entry(
         "openai",
+        base_url=f"https://{_OPENAI_HOST}/v1",
+        base_url_env="OPENAI_BASE_URL",
+        key_env=("OPENAI_API_KEY",),
+        price_list="openai",
+    ),
+    Entry(
+        "openai-responses",
+        wire="responses",
         base_url=f"https://{_OPENAI_HOST}/v1",
         base_url_env="OPENAI_BASE_URL",
         key_env=("OPENAI_API_KEY",),
@@ -247,7 +256,9 @@ def make_provider(entry: Entry, *, model: str, base_url: str, api_key: str, http
         raise UsageError(f"The API key for {entry.name} contains characters that no key has.")
     if entry.wire == "anthropic":
         return anthropic_provider(entry.name, address, key, http)
+    if entry.wire == "responses":
+        return responses_provider(entry.name, address, key, http)
     dialect = entry.dialect
     if urlsplit(address).hostname == _OPENAI_HOST:
-        dialect = msgspec.structs.replace(dialect, cap_field="max_completion_tokens")
+        dialect = msgspec.structs.replace(dialect, cap_field="max_completion_tokens", longest_call_id=40)
     return openai_provider(entry.name, address, key, http, dialect)

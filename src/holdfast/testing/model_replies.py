@@ -1,4 +1,4 @@
-"""Replies of a test model server as data, with their exact bytes in both wire formats.
+"""Replies of a test model server as data, with their exact bytes in each wire format.
 
 Pure: `model_server` does sending, delays and broken connections.
 """
@@ -18,14 +18,19 @@ from there on only keep-alives are sent; `bad_json`: half a body that claims to 
 `empty`: something else with a 200.
 """
 
-Format = Literal["openai", "anthropic"]
+Format = Literal["openai", "responses", "anthropic"]
 
 _MODEL = "scripted"
 _OPENAI_STOPS = {"refusal": "content_filter"}
 _ANTHROPIC_STOPS = {
     "stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "refusal": "refusal",
 }  # fmt: skip
-_PINGS = {"openai": b": ping\n\n", "anthropic": b': ping\n\nevent: ping\ndata: {"type":"ping"}\n\n'}
+_INCOMPLETE = {"length": "max_output_tokens", "refusal": "content_filter"}
+_PINGS = {
+    "openai": b": ping\n\n",
+    "responses": b": ping\n\n",
+    "anthropic": b': ping\n\nevent: ping\ndata: {"type":"ping"}\n\n',
+}
 _encode = msgspec.json.Encoder().encode
 
 
@@ -96,10 +101,10 @@ def render(reply: Reply, wire: Format, number: int, *, is_streaming: bool) -> Re
         case "empty":
             return Rendered(200, "application/json", b"")
     if is_streaming:
-        events = _openai_events(reply, number) if wire == "openai" else _anthropic_events(reply, number)
+        events = _EVENTS[wire](reply, number)
         rendered = Rendered(200, "text/event-stream", b"".join(events), _PINGS[wire])
     else:
-        whole = _openai_whole(reply, number) if wire == "openai" else _anthropic_whole(reply, number)
+        whole = _WHOLE[wire](reply, number)
         rendered = Rendered(200, "application/json", _encode(whole))
     if reply.fault == "bad_json":
         return msgspec.structs.replace(rendered, body=rendered.body[: len(rendered.body) // 2])
@@ -108,7 +113,7 @@ def render(reply: Reply, wire: Format, number: int, *, is_streaming: bool) -> Re
 
 def _error(reply: Reply, wire: Format) -> dict[str, Any]:
     error = {"type": "scripted_error", "message": reply.message}
-    return {"error": error} if wire == "openai" else {"type": "error", "error": error}
+    return {"type": "error", "error": error} if wire == "anthropic" else {"error": error}
 
 
 def _finish(reply: Reply) -> str | None:
@@ -202,6 +207,81 @@ def _openai_events(reply: Reply, number: int) -> list[bytes]:
     return [b"data: " + _encode(chunk) + b"\n\n" for chunk in chunks] + ending
 
 
+# --- Responses ----------------------------------------------------------------------------------
+
+
+def _responses_usage(usage: Usage) -> dict[str, Any]:
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "total_tokens": usage.total_tokens,
+        "input_tokens_details": {
+            "cached_tokens": usage.cache_read_tokens,
+            "cache_write_tokens": usage.cache_write_tokens,
+        },
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+    }
+
+
+def _responses_items(reply: Reply, number: int) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = []
+    if reply.reasoning:
+        summary = [{"type": "summary_text", "text": reply.reasoning}]
+        sealed = {"summary": summary, "encrypted_content": "c2VhbGVk"}
+        items.append({"type": "reasoning", "id": f"rs_{number}", **sealed})
+    if reply.text:
+        content = [{"type": "output_text", "text": reply.text, "annotations": []}]
+        said = {"status": "completed", "role": "assistant", "content": content}
+        items.append({"type": "message", "id": f"msg_{number}", **said})
+    for index, call in enumerate(reply.tool_calls):
+        call_id = _call_id(call, number, index)
+        asked = {"call_id": call_id, "name": call.name, "arguments": call.text, "status": "completed"}
+        items.append({"type": "function_call", "id": f"fc_{number}_{index}", **asked})
+    return items
+
+
+def _responses_whole(reply: Reply, number: int) -> dict[str, Any]:
+    reason = _INCOMPLETE.get(_finish(reply) or "")
+    whole = {
+        "id": f"resp_{number}",
+        "object": "response",
+        "model": _MODEL,
+        "status": "incomplete" if reason else "completed",
+        "error": None,
+        "incomplete_details": {"reason": reason} if reason else None,
+        "output": _responses_items(reply, number),
+    }
+    return whole | _reported(reply, _responses_usage)
+
+
+def _responses_events(reply: Reply, number: int) -> list[bytes]:
+    whole = _responses_whole(reply, number)
+    start = {"id": whole["id"], "object": "response", "model": _MODEL, "status": "in_progress", "output": []}
+    events: list[dict[str, Any]] = [{"type": "response.created", "response": start}]
+    for index, item in enumerate(whole["output"]):
+        at = {"output_index": index, "item_id": item["id"]}
+        kind, key, text = _responses_grown(item)
+        emptied = item | {key: "" if key == "arguments" else []}
+        events.append({"type": "response.output_item.added", "output_index": index, "item": emptied})
+        pieces = _pieces(text, 2 if key == "arguments" else reply.pieces)
+        events += [{"type": f"response.{kind}.delta", **at, "delta": piece} for piece in pieces]
+        events.append({"type": "response.output_item.done", "output_index": index, "item": item})
+    if _finish(reply):
+        events.append({"type": f"response.{whole['status']}", "response": whole})
+    return [b"event: " + event["type"].encode() + b"\ndata: " + _encode(event) + b"\n\n" for event in events]
+
+
+def _responses_grown(item: dict[str, Any]) -> tuple[str, str, str]:
+    """Return what the deltas of an item are called, the field that they fill, and its text."""
+    match item["type"]:
+        case "reasoning":
+            return "reasoning_summary_text", "summary", item["summary"][0]["text"]
+        case "message":
+            return "output_text", "content", item["content"][0]["text"]
+        case _:
+            return "function_call_arguments", "arguments", item["arguments"]
+
+
 # --- Messages -----------------------------------------------------------------------------------
 
 
@@ -275,3 +355,15 @@ def _anthropic_deltas(
         case _:
             deltas = [{"type": "input_json_delta", "partial_json": p} for p in _pieces(next_arguments(), 2)]
             return block | {"input": {}}, deltas
+
+
+_WHOLE: dict[Format, Callable[[Reply, int], dict[str, Any]]] = {
+    "openai": _openai_whole,
+    "responses": _responses_whole,
+    "anthropic": _anthropic_whole,
+}
+_EVENTS: dict[Format, Callable[[Reply, int], list[bytes]]] = {
+    "openai": _openai_events,
+    "responses": _responses_events,
+    "anthropic": _anthropic_events,
+}

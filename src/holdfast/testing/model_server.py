@@ -1,8 +1,8 @@
-"""A real model server on loopback that answers from a list of replies, in both wire formats, with faults on demand.
+"""A real model server on loopback that answers from a list of replies, in each wire format, with faults on demand.
 
 In a test: `async with ModelServer([Reply(text="hi")]) as server: ... server.url, server.requests`.
 As its own process: `python -m holdfast.testing.model_server --port 8000 --script replies.jsonl`.
-Paths that end in `/chat/completions` speak Chat Completions, those in `/messages` speak Messages.
+Paths that end in `/messages` speak Messages, those in `/responses` speak Responses, all others Chat Completions.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Literal, Self, cast
 import msgspec
 
 from holdfast.testing.model_replies import Format, Rendered, Reply, render
+from holdfast.testing.valid_requests import problem
 
 MAX_KEPT_REQUESTS = 10_000
 
@@ -51,7 +52,9 @@ class ModelServer:
         choose: Choice = "order",
         port: int = 0,
         kept_requests: int = MAX_KEPT_REQUESTS,
+        is_strict: bool = True,
     ) -> None:
+        """`is_strict`: what its service would refuse gets a 400, as from the service."""
         self.requests: deque[Received] = deque(maxlen=kept_requests)
         self.connections = 0
         """The number of connections that were opened."""
@@ -60,6 +63,7 @@ class ModelServer:
         self._replies = list(replies)
         self._choose: Choice = choose
         self._port = port
+        self._is_strict = is_strict
         self._count = 0
         self._changed = asyncio.Event()
         self._connections: set[_Connection] = set()
@@ -112,14 +116,17 @@ class ModelServer:
 
     def answer(self, request: Received) -> tuple[Reply, Rendered]:
         """Keep a request and choose its reply."""
-        wire: Format = "anthropic" if request.path.endswith("/messages") else "openai"
+        wire = _WIRES.get(request.path.rpartition("/")[2], "openai")
         is_streaming = _STREAMS.search(request.body) is not None
-        number = self._count if self._choose == "order" else request.body.count(b'"role":"assistant"')
+        number = self._count if self._choose == "order" else _answered(request.body, wire)
         if number >= len(self._replies) and self._replies and self._replies[-1].repeat:
             number = len(self._replies) - 1
         self._count += 1
         self.requests.append(request)
         self._changed.set()
+        if self._is_strict and (refused := problem(request.body, wire)):
+            reply = Reply(status=400, message=refused)
+            return reply, render(reply, wire, number, is_streaming=False)
         return self._reply(number), self._render(number, wire, is_streaming)
 
     def joined(self, connection: _Connection) -> None:
@@ -225,9 +232,21 @@ class _Connection(asyncio.Protocol):
         self._go_on()  # a client that had all it was promised may have asked again before the last pause was over
 
 
+_WIRES: dict[str, Format] = {"messages": "anthropic", "responses": "responses"}
+_OWN_ITEMS = ("function_call", "reasoning")
 _BREAKS = ("stall", "ping", "cut", "reset")
 _NOTHING_LEFT = Reply(status=500, message="the script has no reply left")
 _STREAMS = re.compile(rb'"stream": ?true')
+
+
+def _answered(body: bytes, wire: Format) -> int:
+    """Return the number of responses that a request has."""
+    if wire != "responses":
+        return body.count(b'"role":"assistant"')
+    # One response is any number of items in a row.
+    items = msgspec.json.decode(body)["input"]
+    is_own = [item.get("role") == "assistant" or item.get("type") in _OWN_ITEMS for item in items]
+    return sum(own and not before for own, before in zip(is_own, [False, *is_own], strict=False))
 
 
 def _is_stream(rendered: Rendered) -> bool:
