@@ -145,8 +145,8 @@ def test_unknown_events_and_items_are_skipped() -> None:
 BROKEN = {
     "a delta for nothing": delta(7, "output_text", "x"),
     "a delta without an index": {"type": "response.output_text.delta", "delta": "x"},
-    "a delta that is no text": delta(0, "output_text", {"text": "x"}),
-    "an item that is none": {"type": "response.output_item.added", "output_index": 1, "item": "x"},
+    "a delta of another type": delta(0, "output_text", {"text": "x"}),
+    "an item of another type": {"type": "response.output_item.added", "output_index": 1, "item": "x"},
     "an end without a response": {"type": "response.completed"},
     "not done yet": {"type": "response.completed", "response": {"status": "in_progress"}},
     "a failure without a reason": ended("failed"),
