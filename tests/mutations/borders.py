@@ -575,7 +575,7 @@ PERMISSION = (
 ENDINGS = (
     Mutation(
         "a process that escapes its guard is nobody's",
-        "sandbox/keeper.py",
+        "sandbox/guard.py",
         "        prctl(_PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1), 0, 0, 0)\n",
         "",
         "tests/sandbox/test_escapes.py",

@@ -142,7 +142,7 @@ NAMED = (
 _LEASES = (
     Mutation(
         "a guard starts a program whose lease is over",
-        "sandbox/keeper.py",
+        "sandbox/guard.py",
         '>= request["until_ms"] or',
         ">= 1 << 62 or",
         "tests/sandbox/test_leases.py",

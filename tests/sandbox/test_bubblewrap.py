@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from holdfast.errors import SandboxUnavailable
 from holdfast.protocol.fence import Fence, Finding, Launch
-from holdfast.sandbox import bubblewrap, keeper, trees
+from holdfast.sandbox import bubblewrap, guard, process, trees
 from holdfast.sandbox.bubblewrap import Bubblewrap
 from holdfast.sandbox.probing import interpreter
 from holdfast.sandbox.process import Ended, Processes, clean_environment
@@ -329,12 +329,18 @@ def test_where_bwrap_is_not_installed_the_finding_says_how_to_get_it(
 async def test_a_command_that_has_ended_needs_no_look_at_all_processes(
     processes: Processes, scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks, program = tmp_path / "looks", tmp_path / "keeper.py"
-    begin = "def _kill_tree(root: int) -> None:\n"
-    source = Path(str(keeper.__file__)).read_text()
+    looks, package, begin = (
+        tmp_path / "looks",
+        tmp_path / "root/holdfast",
+        "def _kill_tree(root: int) -> None:\n",
+    )
+    shutil.copytree(Path(guard.__file__).parent, package / "sandbox")
+    (package / "__init__.py").touch()
+    told = package / "sandbox/guard.py"
+    source = told.read_text()
     assert begin in source
-    program.write_text(source.replace(begin, f"{begin}    open({str(looks)!r}, 'a').write('x')\n"))
-    monkeypatch.setattr(keeper, "__file__", str(program))
+    told.write_text(source.replace(begin, f"{begin}    open({str(looks)!r}, 'a').write('x')\n"))
+    monkeypatch.setattr(process, "_ROOT", str(package.parent))
     for _ in range(10):
         assert (await ran(processes, scene, "true")).exit_code == 0
     assert not looks.exists() or len(looks.read_text()) <= 1  # the kernel may be slow once

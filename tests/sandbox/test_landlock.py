@@ -354,15 +354,29 @@ async def test_nothing_begins_where_the_fence_cannot_be_made(processes: Processe
 def test_all_that_landlock_knows_is_refused_and_no_rule_lets_a_program_make_or_control_devices(
     scene: Scene,
 ) -> None:
-    told = Landlock(7).launch(scene.launch("true"), scene.fence).given.popitem()[1]  # type: ignore[attr-defined]
-    fields = iter(told.split(b"\0"))
-    rules = [*zip(fields, fields, fields, strict=False)]
-    assert [int(value) for kind, value, _ in rules if kind == b"handled"] == [(1 << 16) - 1, 0b11, 0b11]
-    rights = {subject: int(value) for kind, subject, value in rules if kind in (b"opened", b"path")}
-    assert not [each for each in rights.values() if each & (1 << 6 | 1 << 11)]
-    devices = {each for each, value in rights.items() if value & 1 << 15}
-    assert devices == {b"/dev/null", b"/dev/zero", b"/dev/full", b"/dev/random", b"/dev/urandom"}
-    assert not [each for each in rules if each[0] == b"port"]
+    kept = Landlock(7).launch(scene.launch("true"), scene.fence).rights
+    assert kept is not None
+    assert kept.handled == ((1 << 16) - 1, 0b11, 0b11)
+    rules = [*kept.opened, *kept.paths]
+    assert len(rules) > 20
+    assert not [path for path, rights in rules if rights & (1 << 6 | 1 << 11)]
+    devices = {path for path, rights in rules if rights & 1 << 15}
+    assert devices == {"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}
+
+
+@pytest.mark.requirement("L2")
+async def test_a_file_in_place_of_a_folder_of_the_system_can_be_used_as_a_file(
+    processes: Processes, scene: Scene, tmp_path: Path
+) -> None:
+    changed = tmp_path / "changed"
+    changed.mkdir()
+    sandbox = Landlock(7)
+    sandbox._system.append((str(changed), 0b1101))
+    changed.rmdir()
+    changed.write_text("a file\n")
+    processes.confine(sandbox)
+    ended = await ran(processes, scene, f"cat {changed}")
+    assert (ended.exit_code, ended.output) == (0, "a file\n")
 
 
 @pytest.mark.requirement("L11")

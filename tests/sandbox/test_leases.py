@@ -69,7 +69,7 @@ def keeper_of(driver: int) -> int:
             words = (entry / "cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
-        if any(word.endswith(b"keeper.py") for word in words) and str(driver).encode() in words:
+        if any(word.endswith(b"keeper_child.py") for word in words) and str(driver).encode() in words:
             found.append(int(entry.name))
     (keeper,) = found
     return keeper

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from holdfast.errors import SandboxUnavailable
 from holdfast.protocol.fence import Launch
 from holdfast.protocol.settings import Walls
-from holdfast.sandbox import bubblewrap, keeper
+from holdfast.sandbox import bubblewrap, mounted
 from holdfast.sandbox.bubblewrap import Bubblewrap
 from holdfast.sandbox.process import Ended, Processes, clean_environment
 from holdfast.testing.clock import never_over
@@ -280,7 +280,7 @@ def test_a_program_begins_only_upon_the_mounts_that_its_fence_needs(
         "/newroot/w/a": (False, "/newroot/w"),
         "/newroot/w/a/.env": (True, "/newroot/w/a"),
     }
-    assert keeper.are_in_place({**MOUNTED, place: line}.values(), needed) == is_right
+    assert mounted.are_in_place({**MOUNTED, place: line}.values(), needed) == is_right
 
 
 @pytest.mark.requirement("L2")
@@ -290,9 +290,9 @@ def test_nothing_is_opened_through_a_link_to_be_shown(workspace: Path, path: str
     (workspace / "way").symlink_to("conf")
     if path in ("link", "way/id_rsa"):
         with pytest.raises(OSError, match=r"link|Not a directory"):
-            keeper.opened(str(workspace / path))
+            mounted.opened(str(workspace / path))
     else:
-        fd = keeper.opened(str(workspace / path))
+        fd = mounted.opened(str(workspace / path))
         found = os.fstat(fd)
         os.close(fd)
         assert (found.st_dev, found.st_ino) == (

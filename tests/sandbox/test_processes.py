@@ -20,7 +20,8 @@ import msgspec
 import pytest
 
 from holdfast.protocol.fence import FLOOD_BYTES, KEPT_BYTES, Launch, Undone
-from holdfast.sandbox import keeper, trees
+from holdfast.sandbox import trees
+from holdfast.sandbox.guard import guard
 from holdfast.sandbox.process import Processes, clean_environment
 from holdfast.testing.clock import never_over
 
@@ -394,7 +395,7 @@ def test_a_guard_that_was_frozen_before_it_had_its_name_starts_nothing_when_its_
     request = {
         "until_ms": sys.maxsize, "name": "hf-frozen", "argv": ["/bin/sh", "-c", "touch ran"], "cwd": str(tmp_path),
         "env": {"PATH": "/bin:/usr/bin"}, "has_stdin": False, "has_stderr": False, "pass_fds": [], "given": {},
-        "opened": {}, "limits": {}, "held": None, "covered": [], "processes": 0,
+        "opened": {}, "limits": {}, "held": None, "rights": None, "covered": [], "processes": 0,
     }  # fmt: skip
     here.sendall(json.dumps(request).encode() + b"\n")
     if is_gone:
@@ -402,7 +403,7 @@ def test_a_guard_that_was_frozen_before_it_had_its_name_starts_nothing_when_its_
     pid = os.fork()
     if not pid:
         here.close()
-        keeper._guard(there, [os.open(os.devnull, os.O_WRONLY)], [])
+        guard(there, [os.open(os.devnull, os.O_WRONLY)], [])
     there.close()
     os.waitpid(pid, 0)
     here.close()

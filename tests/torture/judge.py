@@ -313,7 +313,9 @@ def alive(folder: str, session: str = "", drivers: Collection[int] = ()) -> list
             words, environ = (entry / "cmdline").read_bytes(), (entry / "environ").read_bytes()
         except OSError:
             continue
-        keeps = b"keeper.py\0" in words and {int(w) for w in words.split(b"\0") if w.isdigit()} & set(drivers)
+        keeps = b"keeper_child.py\0" in words and {int(w) for w in words.split(b"\0") if w.isdigit()} & set(
+            drivers
+        )
         knows = folder.encode() in words + environ or (session and session.encode() in words + environ)
         if cwd.startswith(folder) or knows or keeps:
             found.append((int(entry.name), words.decode(errors="replace")[:200]))

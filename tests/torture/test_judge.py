@@ -369,7 +369,7 @@ def test_what_is_left_is_seen(forged: Evidence, leave: Callable[[Evidence], None
     assert "left" in kinds(forged)
 
 
-@pytest.mark.parametrize("words", [("keeper.py", "4194305"), ("cat", "FOLDER/a"), ("SESSION:t1.c1",)])
+@pytest.mark.parametrize("words", [("keeper_child.py", "4194305"), ("cat", "FOLDER/a"), ("SESSION:t1.c1",)])
 def test_a_process_that_is_left_is_seen(forged: Evidence, words: Sequence[str]) -> None:
     session = journal(forged.home)[0]["session"]
     meant = [word.replace("FOLDER", str(forged.folder)).replace("SESSION", session) for word in words]

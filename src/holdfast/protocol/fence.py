@@ -108,6 +108,34 @@ class Held(msgspec.Struct, frozen=True):
     """How many processes there may be inside at a time."""
 
 
+class Rights(msgspec.Struct, frozen=True):
+    """What a process keeps that gives up all other rights before its program begins, in numbers of the kernel."""
+
+    handled: tuple[int, ...]
+    """The rights that are given up but for these paths: to files, to the network, to other processes."""
+    opened: tuple[tuple[int, int], ...]
+    """The rights to files and folders by the numbers of their descriptors, which are closed."""
+    paths: tuple[tuple[str, int], ...]
+    """The rights to files and folders that may be missing."""
+    folders: tuple[str, ...]
+    """Folders that it makes for itself, each after the one that it is in."""
+    files: Mapping[str, str]
+    """Files that it makes there, with their content."""
+    links: Mapping[str, str]
+    """Links that it makes there, and where they lead."""
+    tag_limit: int
+    """The limit of the kernel by which all that it starts is known."""
+    tag: int
+    capset: int
+    """The number of the system call that gives up capabilities."""
+    filter: str
+    """The filter of system calls, as hexadecimal digits."""
+    installation: int
+    """The number of the system call that installs a filter with a listener."""
+    way_fd: int | None
+    """Where the listener goes; None: the filter has none."""
+
+
 class Undone(msgspec.Struct, frozen=True):
     """What no sandbox prevented, and what became of it when a command had ended."""
 
@@ -161,6 +189,8 @@ class Launch(msgspec.Struct, frozen=True):
     """Those that it may trust, as PEM; empty: those of this machine."""
     put_right: Callable[[], Undone] | None = None
     """Called in a thread when the tree has ended, or did not begin: undoes what no sandbox prevents."""
+    rights: Rights | None = None
+    """What it keeps of its rights; None: all of them. A sandbox sets it."""
     held: Held | None = None
     """What is checked before its program begins. A sandbox sets it."""
     limits: Mapping[str, int] = {}

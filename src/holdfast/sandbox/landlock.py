@@ -2,8 +2,8 @@
 
 It needs a Linux from 6.12 on and nothing else: no program, no namespaces, no rights. Landlock allows files by rules,
 and no TCP. A filter of system calls takes what Landlock does not know. Where a call may reach hosts, this filter asks
-the proxy about each connection, and the proxy makes it (`proxy_entrance`). `landlock_child` does both to itself, and
-reads from a descriptor what to do. `probe` finds out whether all this works on a machine.
+the proxy about each connection, and the proxy makes it (`proxy_entrance`). `landlock_rights` does both to itself.
+`probe` finds out whether all this works on a machine.
 
 Landlock cannot take anything out of a folder that it allows, and nothing is hidden: there is one list of files and
 one list of processes. So commands can read the secret files of the workspace, whose values Holdfast masks, and
@@ -20,13 +20,13 @@ import os
 import sys
 from collections.abc import Collection, Iterable, Iterator
 from functools import cache
-from pathlib import Path
 
 from msgspec.structs import replace
 
 from holdfast.policy.paths import is_inside, is_within
-from holdfast.protocol.fence import Backend, Fence, Finding, Launch
+from holdfast.protocol.fence import Backend, Fence, Finding, Launch, Rights
 from holdfast.sandbox import proxy, proxy_tls, seccomp, trees
+from holdfast.sandbox.landlock_rights import OF_FILES
 from holdfast.sandbox.own_folder import new_name
 from holdfast.sandbox.probing import attempt
 from holdfast.sandbox.system import SYSTEM, limits, secrets_of_system
@@ -42,7 +42,6 @@ LETS = ("read a masked file", "change a protected file", "remove a protected fil
         "rename the folder of a protected file")  # fmt: skip
 """What the probe finds open, and what is put back or masked."""
 _HINT = "It needs Linux 6.12 or later, with landlock in the list of /sys/kernel/security/lsm."
-_CHILD = Path(__file__).with_name("landlock_child.py").read_text(encoding="utf-8")
 
 
 _EXECUTE, _WRITE, _READ, _LIST = 1, 2, 4, 8
@@ -105,55 +104,50 @@ class Landlock:
     def launch(self, launch: Launch, fence: Fence) -> Launch:
         """Return how to start it inside the fence."""
         number = max((_FIRST_FD, *(fd + 1 for fd in launch.pass_fds)))
-        rights = {
+        granted = {
             **dict.fromkeys(_seen(fence), _USE & self._handled[0]),
             **dict.fromkeys(filter(os.path.lexists, fence.writable), self._all),
         }
-        opened = dict(enumerate(rights, number + 1))
+        opened = dict(enumerate(granted, number))
         own = launch.own_folder or new_name(launch.key)
         home, temporary = f"{own}/home", f"{own}/tmp"
         known_home = next(iter(fence.private), "")
-        way = [] if launch.way_fd is None else [(b"way", launch.way_fd, seccomp.installation())]
+        has_way = launch.way_fd is not None
         authorities = f"{own}/authorities.pem"
         variables = {
-            **(proxy.variables() if way else {}),
+            **(proxy.variables() if has_way else {}),
             **(proxy_tls.variables(authorities) if launch.authorities else {}),
         }
-        rules: list[tuple[str | bytes | int, ...]] = [
-            *((b"handled", rights, b"") for rights in self._handled),
-            (b"capset", seccomp.capset(), b""),
-            (b"filter", self._filters[bool(way)].hex(), b""),
-            (b"tag", seccomp.TAG_LIMIT, trees.tag(launch.key)),
-            *way,
-            *((b"opened", fd, rights[path]) for fd, path in opened.items()),
-            *((b"path", *rule) for rule in (*self._system, *self._of_shared_memory(), (own, self._all))),
-            *((b"folder", path, b"") for path in (own, home, temporary)),
-            *([(b"file", authorities, launch.authorities)] if launch.authorities else ()),
-            *(
-                (b"file", _moved(path, known_home, home), content)
-                for path, content in fence.files.items()
-                if known_home and is_inside(known_home, path)
-            ),
-            *(
-                (b"link", _moved(path, known_home, home), path)
-                for path in _within(known_home, opened.values())
-            ),
-        ]
+        moved = {
+            _moved(path, known_home, home): content
+            for path, content in fence.files.items()
+            if known_home and is_inside(known_home, path)
+        }
+        rights = Rights(
+            handled=tuple(self._handled),
+            opened=tuple((fd, granted[path]) for fd, path in opened.items()),
+            paths=(*self._system, *self._of_shared_memory(), (own, self._all)),
+            folders=(own, home, temporary),
+            files={**({authorities: launch.authorities.decode()} if launch.authorities else {}), **moved},
+            links={_moved(path, known_home, home): path for path in _within(known_home, opened.values())},
+            tag_limit=seccomp.TAG_LIMIT,
+            tag=trees.tag(launch.key),
+            capset=seccomp.capset(),
+            filter=self._filters[has_way].hex(),
+            installation=seccomp.installation(),
+            way_fd=launch.way_fd,
+        )
         is_home_shown = is_within(opened.values(), known_home)
+        path = launch.env.get("PATH")
         return replace(
             launch,
-            argv=(os.path.realpath(sys.executable), "-I", "-S", "-c", _CHILD, str(number), *launch.argv),
-            given={number: b"".join(_field(each) for rule in rules for each in rule)},
+            rights=rights,
             opened=opened,
             own_folder=own,
             processes=fence.processes,
             env={
                 **launch.env,
-                **(
-                    {"PATH": _seen_of(launch.env["PATH"], (*opened.values(), own))}
-                    if "PATH" in launch.env
-                    else {}
-                ),
+                **({"PATH": _seen_of(path, (*opened.values(), own))} if path is not None else {}),
                 **({"HOME": home} if not is_home_shown else {}),
                 "TMPDIR": temporary,
                 **variables,
@@ -219,11 +213,13 @@ def _system(files: int) -> Iterator[tuple[str, int]]:
     for root in SYSTEM:
         if not os.path.islink(root) and os.path.isdir(root):
             found = [*parts(root, hidden)]
-            yield from ((path, _USE) for path in found)
+            yield from ((path, _USE if os.path.isdir(path) else _USE & OF_FILES) for path in found)
             if found != [root]:
                 yield root, _LIST
     yield from ((path, (_READ | _WRITE | _TRUNCATE | _CONTROL_DEVICES) & files) for path in _DEVICES)
-    yield from ((path, _READ | _LIST) for path in _KERNEL if os.path.exists(path))
+    yield from (
+        (path, _READ | _LIST if os.path.isdir(path) else _READ) for path in _KERNEL if os.path.exists(path)
+    )
 
 
 def _within(home: str, paths: Iterable[str]) -> Iterator[str]:
@@ -233,8 +229,3 @@ def _within(home: str, paths: Iterable[str]) -> Iterator[str]:
 
 def _moved(path: str, home: str, to: str) -> str:
     return os.path.join(to, os.path.relpath(path, home))
-
-
-def _field(value: str | bytes | int) -> bytes:
-    """Return a field of a rule. No path has a NUL, and nothing else that is written has one."""
-    return (value if isinstance(value, bytes) else os.fsencode(str(value))) + b"\0"

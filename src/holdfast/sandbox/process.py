@@ -1,6 +1,6 @@
 """Runs a command as a process tree that ends with its call, whatever happens.
 
-The tree is its own session with a clean environment. Its guard (see `keeper`) ends it at its timeout, at its idle
+The tree is its own session with a clean environment. Its guard (see `guard`) ends it at its timeout, at its idle
 timeout, when it prints too much, when the call is cancelled, when its first process has exited, and when this
 process dies. What a command can do is up to its fence and the sandbox that keeps it: without one it can do what the
 user can do. `tools` turns a result into text for the model.
@@ -20,6 +20,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Mapping
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -30,7 +31,7 @@ from holdfast.errors import Lapsed, SandboxUnavailable
 from holdfast.protocol.counts import counted
 from holdfast.protocol.fence import FLOOD_BYTES, NO_INPUT, WITH_OUTPUT, Launch, Sandbox, Undone
 from holdfast.protocol.traffic import NO_REQUESTS, Requests
-from holdfast.sandbox import keeper, own_folder, trees
+from holdfast.sandbox import own_folder, trees
 from holdfast.sandbox.proxy import Proxy, Way
 
 _NO_SANDBOX = "This session runs its commands in a sandbox, and this process has none."
@@ -40,6 +41,8 @@ _CHANGED = (
     "The command did not run: the workspace changed while its sandbox was made. It can be called again."
 )
 _CLEAN_NAMES = ("PATH", "HOME", "LANG", "TERM", "TMPDIR", "TZ", "USER", "LOGNAME", "SHELL")
+_KEEPER = str(Path(__file__).with_name("keeper_child.py"))
+_ROOT = str(Path(__file__).resolve().parents[2])
 _CHUNK_BYTES = 1 << 16
 _PATIENCE_S = 2.0
 """Longer than a guard needs to end its tree. After this, something is wrong with the guard."""
@@ -221,7 +224,7 @@ def _start_keeper() -> _Keeper:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
     try:
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", keeper.__file__, str(os.getpid())],
+            [sys.executable, "-I", "-S", _KEEPER, _ROOT, str(os.getpid())],
             stdin=given.fileno(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -277,6 +280,7 @@ class _Tree:
             "opened": dict(launch.opened),
             "limits": dict(launch.limits),
             "held": to_builtins(launch.held),
+            "rights": to_builtins(launch.rights),
             "covered": launch.covered,
             "processes": launch.processes,
         }

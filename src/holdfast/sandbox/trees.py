@@ -1,7 +1,7 @@
 """Finds and ends the process trees of calls from outside, also of calls that another driver began.
 
 The next driver of a session knows only the keys of its calls. Each process of a call has the key in its environment,
-and its guard (see `keeper`) has it in its name. Under landlock, each also has a tag that it cannot shed. Without
+and its guard (see `guard`) has it in its name. Under landlock, each also has a tag that it cannot shed. Without
 /proc, nothing is found.
 """
 
@@ -18,7 +18,7 @@ from collections.abc import Collection
 from hashlib import sha256
 from typing import NamedTuple
 
-from holdfast.sandbox.keeper import kill, living, send, with_descendants
+from holdfast.sandbox.living import kill, living, send, with_descendants
 
 VARIABLE = "HOLDFAST_CALL"
 """The environment variable that names the call of a process."""

@@ -26,7 +26,7 @@ from holdfast.policy.rules import is_configured
 from holdfast.protocol.fence import Backend, Fence, Launch, Sandbox, Undone, Walled
 from holdfast.protocol.ports import Tool
 from holdfast.protocol.settings import Policy, Walls
-from holdfast.sandbox.keeper import is_blank
+from holdfast.sandbox.mounted import is_blank
 from holdfast.sandbox.probing import interpreter
 from holdfast.sandbox.process import Processes
 from holdfast.sandbox.proxy import libraries

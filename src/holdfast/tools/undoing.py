@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from holdfast.protocol.fence import Undone
 from holdfast.sandbox import own_folder
-from holdfast.sandbox.keeper import is_blank
+from holdfast.sandbox.mounted import is_blank
 from holdfast.sandbox.trees import end_trees
 from holdfast.tools.aside import ASIDE, is_aside, put_right, sentence
 from holdfast.tools.kept import put_back, righted
