@@ -44,6 +44,7 @@ NUMBERS = {
     "clone": (56, 220), "clone3": (435, 435), "unshare": (272, 97), "setns": (308, 268),
     "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51),
     "open_tree": (428, 428), "fsopen": (430, 430), "mount_setattr": (442, 442),
+    "statmount": (457, 457), "listmount": (458, 458), "open_tree_attr": (467, 467),
     "bpf": (321, 280), "perf_event_open": (298, 241), "io_uring_setup": (425, 425),
     "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219), "userfaultfd": (323, 282),
     "init_module": (175, 105), "kexec_load": (246, 104), "reboot": (169, 142), "swapon": (167, 224),
@@ -541,6 +542,9 @@ def namespaces() -> dict[str, Step]:
         "mount by the newer calls": lambda at: is_reached("fsopen", b"nosuchfs\0", 0),
         "copy mounts by the newer calls": lambda at: is_reached("open_tree", -100, b"/\0", 1),
         "change mounts by the newer calls": lambda at: is_reached("mount_setattr", -100, b"/\0", 0, 0, 0),
+        "copy mounts and change them": lambda at: is_reached("open_tree_attr", -100, b"/\0", 1, 0, 0),
+        "list mounts by the newer calls": lambda at: is_reached("listmount", 0, 0, 0, 0),
+        "ask about a mount": lambda at: is_reached("statmount", 0, 0, 0, 0),
         "change the root of its processes": lambda at: call("chroot", b".\0") == 0,
         "change the root of all": lambda at: is_reached("pivot_root", b"plain\0", b"conf\0"),
     }  # fmt: skip

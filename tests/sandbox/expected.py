@@ -52,6 +52,7 @@ RIGHTS = frozenset({
     "change a setting of the kernel", "change a setting of the network", "change the network of the machine",
     "change the root of all", "change the root of its processes", "connect to it by SCTP",
     "connect to it by shared memory (SMC)", "copy mounts by the newer calls", "change mounts by the newer calls",
+    "copy mounts and change them", "list mounts by the newer calls", "ask about a mount",
     "enter the namespaces of a process outside", "enter those of the first process", "account processes",
     "find sockets of the system", "load a module", "load another kernel", "make a device of a disk",
     "make a file in /etc", "make a file in /usr", "make a file through the root of the first process",

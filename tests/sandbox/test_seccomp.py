@@ -107,7 +107,7 @@ MORE = {
 }  # fmt: skip
 """Tracing, memory of others, keys, perf_event_open, bpf, userfaultfd, modules, kexec, handles, acct, swap, reboot and
 quotas, the kernel's messages, and fanotify."""
-SAME = {*IO_URING, 428, 429, 430, 431, 432, 433, 438, 440, 442, 443, 467, 470}
+SAME = {*IO_URING, 428, 429, 430, 431, 432, 433, 438, 440, 442, 443, 457, 458, 467, 470}
 """The same number everywhere: also those of new mounts, pidfd_getfd, process_madvise, quotactl_fd, listns."""
 
 

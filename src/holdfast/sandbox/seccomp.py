@@ -53,7 +53,7 @@ _EVERYWHERE = (
     425, 426, 427,  # io_uring_setup, _enter, _register
     428, 429, 430, 431, 432, 433, 442,  # open_tree, move_mount, fsopen, fsconfig, fsmount, fspick, mount_setattr
     438, 440,  # pidfd_getfd, process_madvise
-    443, 467, 470,  # quotactl_fd, open_tree_attr, listns
+    443, 457, 458, 467, 470,  # quotactl_fd, statmount, listmount, open_tree_attr, listns
 )  # fmt: skip
 _ATTRIBUTES = (463, 466, 469)
 """setxattrat, removexattrat, file_setattr"""
