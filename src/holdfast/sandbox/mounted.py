@@ -58,7 +58,7 @@ class Mounts:
             return found
         with contextlib.suppress(OSError):  # it has ended
             gone = (self._paths[name] for name in misplaced(self._lines(), self._needed))
-            found = next(filter(os.path.lexists, gone), "")
+            found = next(filter(_is_there, gone), "")
         self._due_s = time.monotonic() + max(_SETTLE_S, 50 * (time.monotonic() - now_s))
         return found
 
@@ -78,6 +78,15 @@ class Mounts:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         self.fd = fd
         return lines
+
+
+def _is_there(path: str) -> bool:
+    """Return whether there is something. What is just being removed has lost its mounts, and can still be found for a
+    moment; it has no name any more.
+    """
+    with contextlib.suppress(OSError):
+        return os.lstat(path).st_nlink > 0
+    return False
 
 
 def are_in_place(mounted: Iterable[bytes], mounts: dict[str, tuple[bool, str]]) -> bool:
