@@ -173,6 +173,7 @@ class App:
             judge=factory(_JUDGE),
             guidance=partial(factory(_GUIDANCE), factory(_OWN)(**own_places(self.home, self.environ))),
             sections=factory(_SECTIONS),
+            budgets=self.config.budgets,
             zone=_zone,
             secret_files=self._look,
             run_folder=self.home.folder / _RUN_FOLDER if self.home else None,
@@ -242,8 +243,8 @@ class App:
             UsageError: no model is named, the workspace is not a folder, there is no such provider, or the cost has
                 a limit and the model an unknown price.
         """
-        name = model or self.config.model
-        if not name:
+        config = self.config
+        if not (name := model or config.model):
             hint = "Run `holdfast init` to choose one, or name it with -m PROVIDER:MODEL."
             ignored = next((each for each in self.config.ignored if each.key == "model"), None)
             why = f" {ignored.origin} does not count: a project file {ignored.why}." if ignored else ""
@@ -259,9 +260,8 @@ class App:
                 hint="Name another one with -w DIR.",
             )
         self.secret_files.look_now(folder)
-        facts, config = self.facts(name), self.config
         settings = settings_with(
-            facts,
+            self.facts(name),
             folder,
             limits=config.limits,
             **_bounds(config),
@@ -283,8 +283,8 @@ class App:
         )
         user_home = os.path.expanduser("~")  # noqa: PTH111 - `Path.expanduser` raises where there is none
         apart = (*own_places(self.home, self.environ)["homes"], user_home)
-        sandbox = next(iter(self.sandboxes), None)
-        return Chosen(settings, (*notices(settings, sandbox, apart), *config.warnings))
+        told = notices(settings, config.budgets, next(iter(self.sandboxes), None), apart)
+        return Chosen(settings, (*told, *config.warnings))
 
     def _context(self) -> Context:
         facts = self._side_facts("compaction.model", self.config.compaction_model)

@@ -98,7 +98,7 @@ BAD_LINES = [
         "[weather]\nwind = 5",
         1,
         "[weather]",
-        "there is no section [weather]; the sections are answers, catalog, compaction, context, guard,",
+        "there is no section [weather]; the sections are answers, budgets, catalog, compaction, context, guard,",
     ),
     ("[model]\nname = 'a:b'", 1, "model", "model is a value, not a section"),
     ("[limits.daily]\nturns = 5", 1, "[limits.daily]", "there is no section [limits.daily]"),

@@ -14,6 +14,7 @@ from holdfast.config.load import load, proposal
 from holdfast.config.paths import PROJECT_FILE, Home, find_home
 from holdfast.config.settings import Config
 from holdfast.config.trust import is_trusted, trust
+from holdfast.protocol.budgets import SCOPES
 from holdfast.protocol.settings import Repairs
 
 USER_FILE = """approve_by = "deny"
@@ -47,6 +48,10 @@ class Row(NamedTuple):
 
 def limit(name: str, looser: str, stricter: str) -> Row:
     return Row(f"limits.{name}", f"[limits]\n{name} = {looser}", f"[limits]\n{name} = {stricter}")
+
+
+def budget(scope: str, value: str) -> Row:
+    return Row(f"budgets.{scope}_usd", f"[budgets]\n{scope}_usd = {value}", trusted="may not set it")
 
 
 def provider(name: str, value: str) -> Row:
@@ -83,6 +88,9 @@ TABLE = [
     limit("cost_usd", "9_000", "0.01"),
     limit("wall", '"20d"', '"1m"'),
     limit("idle", '"20h"', '"1m"'),
+    *[budget(name, '"1000"') for name in SCOPES],
+    Row("budgets.zone", '[budgets]\nzone = "Europe/Berlin"', trusted="may not set it"),
+    Row("budgets.when_reached", '[budgets]\nwhen_reached = "park"', trusted="may not set it"),
     posture("autonomy", '"full"'),
     posture("approve_by", '"prompt"'),
     posture("limits.turns", "9_999"),

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import UnsetType
 from msgspec.structs import replace
 
+from holdfast.protocol.budgets import REACHED
 from holdfast.protocol.counts import counted
 from holdfast.protocol.events import MessageReceived, Record, ToolCallFinished
 from holdfast.protocol.failures import SAID_CHARS
@@ -33,7 +34,7 @@ def exit_code(status: ResultStatus, reason: str) -> int:
     """Return the exit code for the status of a run."""
     if status == "failed" and reason in _PROVIDER_REASONS:
         return _UNAVAILABLE
-    if status == "limit" and reason == "cost":
+    if status == "limit" and (reason == "cost" or reason in REACHED.values()):
         return _COST_REACHED
     return _CODES[status]
 

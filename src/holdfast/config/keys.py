@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
-from holdfast.config import secrets
+from holdfast.config import money, secrets
+from holdfast.config.money import IDLE_MAX_S, TOKENS_MAX, TURNS_MAX
 from holdfast.config.values import (
     Kind,
     choice,
     choices,
-    dollars,
     duration,
     entries,
     near_choice,
@@ -38,18 +38,13 @@ from holdfast.protocol.allowed import (
 )
 from holdfast.protocol.hooks import ENTRY_POINT, HOOK_EVENTS, entry_point_of
 from holdfast.protocol.known_rules import allow_rule_of, objecting_rule_of, tool_glob_of
-from holdfast.protocol.limits import DEFAULT_MAX_OUTPUT_TOKENS, Limits
+from holdfast.protocol.limits import DEFAULT_MAX_OUTPUT_TOKENS
 from holdfast.protocol.notify import NOTIFY_ABOUT
 from holdfast.protocol.rules import common_globs, globs_are_within
 from holdfast.protocol.search import common_engines, engine_of, engines_are_within
 from holdfast.protocol.settings import Conduct, Context, Guard, Policy, Repairs, Walls
 from holdfast.protocol.text_formats import TOOL_CALLS, UNFIT
 
-TURNS_MAX = 10_000
-TOKENS_MAX = 1_000_000_000
-COST_MAX_MICROUSD = 10_000_000_000
-WALL_MAX_S = 30 * 86_400
-IDLE_MAX_S = 86_400
 OUTPUT_TOKENS_MAX = 1_000_000
 MESSAGES_MIN, MESSAGES_MAX = 10, 100_000
 UNDO_KEEP_S = 30 * 86_400.0
@@ -105,32 +100,6 @@ _AUTONOMY = choice(*AUTONOMY)
 _APPROVE_BY = choice(*APPROVE_BY)
 _PRICE = number(0, USD_PER_MTOK_MAX)
 _MODEL = text(r"[A-Za-z0-9._-]+:\S.*", 'PROVIDER:MODEL, like "anthropic:claude-sonnet-5"')
-_LIMITS: tuple[tuple[str, Kind, str, Any, str], ...] = (
-    ("turns", whole(1, TURNS_MAX), "Model calls with their tool calls.", Limits().turns, "--max-turns"),
-    ("tokens", whole(1, TOKENS_MAX), "Input and output of all model calls.", Limits().tokens, "--max-tokens"),
-    (
-        "cost_usd",
-        dollars(1, COST_MAX_MICROUSD),
-        "Money. With a limit, a model of unknown price is refused.",
-        Limits().cost_microusd,
-        "--budget",
-    ),
-    (
-        "wall",
-        duration(1, WALL_MAX_S),
-        "Driven time. Waiting for people does not count.",
-        Limits().wall_s,
-        "--timeout",
-    ),
-    (
-        "idle",
-        duration(1, IDLE_MAX_S),
-        "The longest silence of a model or tool.",
-        Limits().idle_s,
-        "--idle-timeout",
-    ),
-)
-
 
 _MEMORY_BYTES = (64 << 20, 1 << 44)
 _FILE_BYTES = (1 << 20, 1 << 50)
@@ -205,13 +174,18 @@ KEYS: tuple[Key, ...] = (
     ),
     *(
         Key(f"limits.{name}", kind, about, default, "tighten", _less, flag=flag)
-        for name, kind, about, default, flag in _LIMITS
+        for name, kind, about, default, flag in money.LIMITS
     ),
+    *(
+        Key(f"{money.BUDGETS}.{row.name}", row.kind, row.about, None, "never", money.less, money.never)
+        for row in money.SPENDING
+    ),
+    *(Key(f"{money.BUDGETS}.{row.name}", row.kind, row.about, row.default) for row in money.PERIODS),
     Key("postures.*.autonomy", _AUTONOMY, "Like the key of that name."),
     Key("postures.*.approve_by", _APPROVE_BY, "Like the key of that name."),
     *(
         Key(f"postures.*.limits.{name}", kind, "Like the limit of that name.")
-        for name, kind, _, _, _ in _LIMITS
+        for name, kind, *_ in money.LIMITS
     ),
     Key(
         "providers.*.base_url",

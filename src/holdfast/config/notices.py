@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from holdfast.errors import UsageError
+from holdfast.protocol.budgets import Budgets
 from holdfast.protocol.fence import Finding
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.settings import Settings
@@ -22,23 +23,28 @@ _NO_COMMAND = (
 _UNASKED = " Unknown programs run there without a question, and without network."
 
 
-def notices(settings: Settings, sandbox: Finding | None, apart: Iterable[str] = ()) -> Iterable[str]:
+def notices(
+    settings: Settings, budgets: Budgets, sandbox: Finding | None, apart: Iterable[str] = ()
+) -> Iterable[str]:
     """Yield what is not as one might think about the money, the window and the sandbox of a run.
 
     Args:
         settings: The settings of the run.
+        budgets: The budgets of the home.
         sandbox: What is known of its sandbox; None: it has none.
         apart: The folders that a workspace may not hold if commands are to run there in a sandbox.
 
     Raises:
-        UsageError: a cost limit was set, and what the model costs is not known.
+        UsageError: a cost limit or a budget was set, and what the model costs is not known.
     """
     for facts in _models_of(settings):
-        if facts.price == "unknown" and settings.limits.is_cost_set:
+        is_limited = settings.limits.is_cost_set or budgets.is_set
+        if facts.price == "unknown" and is_limited:
+            limit = "A cost limit" if settings.limits.is_cost_set else "A budget"
             way_out = f'Say it in the user file: [catalog."{facts.name}"] with input_usd_per_mtok and'
             raise UsageError(
-                f"A cost limit is set, but the price of {facts.name} is not known.",
-                hint=f"{way_out} output_usd_per_mtok; or leave the cost limit unset.",
+                f"{limit} is set, but the price of {facts.name} is not known.",
+                hint=f"{way_out} output_usd_per_mtok; or leave {limit.lower().replace('a ', 'the ')} unset.",
             )
         yield from unknowns(facts)
     workspace = settings.tools.workspace

@@ -10,7 +10,9 @@ from typing import Any, Literal
 
 import msgspec
 
+from holdfast.config.money import budgets_of
 from holdfast.config.secrets import FORMAT, HEADER, SECTION
+from holdfast.protocol.budgets import Budgets
 from holdfast.protocol.hooks import HookSource
 from holdfast.protocol.limits import Limits
 from holdfast.protocol.notify import NotifyAbout
@@ -128,6 +130,7 @@ class Config(msgspec.Struct, frozen=True):
     wait_s: float
     zone: str
     """Empty: this machine's."""
+    budgets: Budgets
     undo_keep_s: float
     """How long the content of edited files is kept."""
     tool_packages: tuple[str, ...]
@@ -205,6 +208,7 @@ def build(
         stall_turns=value["guard.stall_turns"],
         wait_s=float(value["guard.wait_s"]),
         zone=value.get("prompt.zone") or "",
+        budgets=budgets_of(value),
         undo_keep_s=value["undo.keep"],
         tool_packages=value["tools.packages"],
         notify_on=tuple(value["notify.on"]) if value.get("notify.command") else (),

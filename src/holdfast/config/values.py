@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import msgspec
@@ -116,6 +117,22 @@ def dollars(low_microusd: int, high_microusd: int) -> Kind:
 
     low, high = usd(low_microusd), usd(high_microusd)
     return Kind(read, f'dollars from {low} to {high}, like "2.00"', {"type": ["number", "string"]}, usd)
+
+
+def time_zone() -> Kind:
+    """The name of a time zone that this machine knows."""
+
+    def read(value: Any) -> str:
+        if not isinstance(value, str):
+            raise ValueError
+        if value != "UTC":
+            try:
+                import_module("zoneinfo").ZoneInfo(value)
+            except (KeyError, OSError):
+                raise ValueError from None
+        return value
+
+    return Kind(read, 'a time zone that this machine knows, like "Europe/Berlin"', {"type": "string"})
 
 
 def duration(low_s: int, high_s: int) -> Kind:

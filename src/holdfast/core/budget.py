@@ -43,6 +43,7 @@ LEAST_WINDOW_BASES = 4
 """However little the run may cost, its window is four times the prompt and the tools."""
 WINDOW_SHARE = 0.9
 """The share of the window that a request may fill by our estimate. The rest is for errors of the estimate."""
+UNLIMITED = 1 << 62
 _SHORT_OF_REST = "The {} that it could take is more than it may take beside the work."
 _MORE_THAN_RESERVED = ", since the provider charged more for a model call than the worst case."
 
@@ -185,20 +186,28 @@ def _ends(model: ModelFacts, tokens: int) -> list[int]:
     return [*(tier.above_tokens for tier in model.tiers), tokens]
 
 
-def affordable_bytes(state: State, settings: Settings) -> int:
+def affordable_bytes(state: State, settings: Settings, left_microusd: int = UNLIMITED) -> int:
     """The size of a request that a last pass can pay in any case, and that fits the window."""
     if state.run is None:
         return 1
     run = with_reservation(state.run, state.side.open)
-    most = _affordable_input(run, facts(state), settings.limits) - OVERHEAD_TOKENS
+    limits = lowered(run, settings.limits, left_microusd)
+    most = _affordable_input(run, facts(state), limits) - OVERHEAD_TOKENS
     return max(min(most, window_of(state, settings).room_tokens), 1)
 
 
 def afford(
-    state: State, size_bytes: int, fresh_bytes: int, kinds: Kinds, *, is_last_pass: bool
+    state: State,
+    size_bytes: int,
+    fresh_bytes: int,
+    kinds: Kinds,
+    *,
+    is_last_pass: bool,
+    left_microusd: int = UNLIMITED,
 ) -> Grant | Unaffordable:
     """Return what a model call with a request of this size reserves, or which limit it would break. `fresh_bytes`
     counts the bytes that the last request did not have, and `kinds` what the request has of each kind of text.
+    `left_microusd` is what budgets that are wider than the run leave for it.
 
     An ordinary model call must leave what a last pass over its response needs, so that a run can end in an answer.
     Words that people add meanwhile may still make the last pass too large, and so may a count of tokens that cannot
@@ -207,7 +216,8 @@ def afford(
     assert state.settings is not None
     assert state.run is not None
     settings, run = state.settings, with_reservation(state.run, state.side.open)
-    model, limits, measure = facts(state), settings.limits, state.models.measure
+    model, measure = facts(state), state.models.measure
+    limits = lowered(run, settings.limits, left_microusd)
     worst = worst_tokens(measure, size_bytes, fresh_bytes)
     expected = min(expected_tokens(measure, kinds), worst)
     window, most = _window(state, model), _output_cap(model, settings)
@@ -275,8 +285,7 @@ def afford_side(
         return Unaffordable("tokens", _SHORT_OF_REST.format("tokens"), size_bytes, fresh_bytes, kinds)
     if model.price == "known":
         price = _worst_output_price(model, worst)
-        kept = _price(facts(state), *work) if facts(state).price == "known" else 0
-        left = cost_left(run, limits) - kept - _price(model, worst, 0)
+        left = cost_left(run, limits) - next_of_work_microusd(state) - _price(model, worst, 0)
         # The limit of the purpose is about what is likely. If the provider caches, it has read the conversation
         # already, and charges less for it. Of everything else the worst is assumed. An example: 20,000 tokens of
         # which 19,000 are cached, at 1 and 0.1 micro-dollars a token, cost 2,900 and not 20,000.
@@ -288,6 +297,13 @@ def afford_side(
             return Unaffordable("cost", _SHORT_OF_REST.format("money"), size_bytes, fresh_bytes, kinds)
     reserved = worst + cap
     return Grant(expected, cap, reserved, _price(model, worst, cap))
+
+
+def next_of_work_microusd(state: State) -> int:
+    """Return what the next call of the work and a last pass after it may cost."""
+    assert state.settings is not None
+    model = facts(state)
+    return _price(model, *_next_of_work(state, state.settings.limits)) if model.price == "known" else 0
 
 
 def _next_of_work(state: State, limits: Limits) -> tuple[int, int]:
@@ -302,6 +318,23 @@ def _next_of_work(state: State, limits: Limits) -> tuple[int, int]:
 def _unseen(state: State, model: ModelFacts) -> Measure:
     """Return the measure of another model, which has counted nothing of this conversation."""
     return Measure(rates=state.models.learnt.get(model.name, UNLEARNT))
+
+
+def lowered(run: Run, limits: Limits, left_microusd: int) -> Limits:
+    """Return the limits with no more money left than that."""
+    too_much = cost_left(run, limits) - left_microusd
+    return replace(limits, cost_microusd=limits.cost_microusd - too_much) if too_much > 0 else limits
+
+
+def last_pass_microusd(state: State, grant: Grant, left_microusd: int) -> int:
+    """Return what a last pass after this call costs at the worst. `left_microusd` is that of `afford`."""
+    assert state.settings is not None
+    assert state.run is not None
+    model, run = facts(state), with_reservation(state.run, state.side.open)
+    limits = lowered(run, state.settings.limits, left_microusd)
+    worst = grant.reserved_tokens - grant.output_cap_tokens
+    tokens = _last_pass_input(worst) + math.ceil(grant.output_cap_tokens * WORST_SHARE)
+    return _price(model, tokens, _last_pass_output(model, limits))
 
 
 def cost_left(run: Run, limits: Limits) -> int:

@@ -8,7 +8,7 @@ from holdfast.core.state import State
 from holdfast.core.wanted import Prepare
 from holdfast.protocol.commands import Command
 from holdfast.protocol.events import ContextCompacted, SummaryDiscarded
-from holdfast.protocol.outcomes import AttemptResult, Built, Lost, Probed, Unaffordable, Unready
+from holdfast.protocol.outcomes import AttemptResult, BudgetNear, Built, Lost, Probed, Unaffordable, Unready
 from holdfast.protocol.request import Request
 from holdfast.protocol.tools import Admission
 from holdfast.protocol.zone import UTC, Zone
@@ -52,7 +52,16 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 Found = (
-    Built | Request | ContextCompacted | SummaryDiscarded | Unaffordable | Unready | Admission | Probed | Lost
+    Built
+    | Request
+    | ContextCompacted
+    | SummaryDiscarded
+    | Unaffordable
+    | Unready
+    | BudgetNear
+    | Admission
+    | Probed
+    | Lost
 )
 
 

@@ -22,6 +22,7 @@ from holdfast.core.state import (
 )
 from holdfast.core.totals import Totals
 from holdfast.protocol import events as e
+from holdfast.protocol.budgets import REACHED
 from holdfast.protocol.commands import Principal
 from holdfast.protocol.flags import flags_after
 from holdfast.protocol.limits import Limits
@@ -29,6 +30,8 @@ from holdfast.protocol.settings import SettingsRef, settings_by
 from holdfast.protocol.trust import Label
 
 TITLE_CHARS = 80
+_ONCE = frozenset({"cost", "tokens", "cap", *REACHED.values()})
+"""The subjects of notes that a run gets once."""
 
 
 def of_run(state: State, event: e.RunEvent) -> State:
@@ -226,7 +229,7 @@ def _unsaid_after(state: State, event: e.RunStopped) -> Unsaid:
 
 def _noted(state: State, event: e.NoteAdded) -> State:
     run = state.run
-    if run is not None and event.about in ("cost", "tokens", "cap"):
+    if run is not None and event.about in _ONCE:
         run = replace(run, warned=(*run.warned, event.about))
     if run is not None and event.about == "output":
         run = replace(run, repairs=run.repairs + 1)

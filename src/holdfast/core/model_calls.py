@@ -14,6 +14,7 @@ from holdfast.core.refs import own_refs
 from holdfast.core.state import ModelCall, Run, State, facts, open_model_call, open_run
 from holdfast.core.totals import Totals
 from holdfast.protocol import events as e
+from holdfast.protocol.budgets import REACHED
 from holdfast.protocol.evidence import PARTIAL
 from holdfast.protocol.failures import in_full
 from holdfast.protocol.ids import call_id
@@ -21,6 +22,7 @@ from holdfast.protocol.messages import Finish, ModelReply, Part, ToolCall, calls
 from holdfast.protocol.outcomes import ModelCut, ModelFailure, ModelResult, Unaffordable, Unready
 from holdfast.protocol.request import Request
 
+_REACHED = frozenset(REACHED.values())
 MAX_TOOL_CALLS = 128
 """The most tool calls that one response may make. A response with more is a model's mistake."""
 TOO_MANY_TOOL_CALLS = (
@@ -78,12 +80,18 @@ def take_finding(
                 stop_answered(draft, run)
             elif reason == "context":
                 stop(draft, "failed", "context_overflow", message)
+            elif (
+                reason in _REACHED and not run.totals.model_calls
+            ):  # nothing was done that an answer could say
+                stop(draft, "limit", reason, message)
             else:
                 draft.land(reason, message)
         case Unready(failure=failure, until_ms=until_ms):
             tries, most = draft.state.models.failed_attempts + 1, settings.model.model_attempts
             seed = f"{draft.state.session} {key}"
             retry_at = retry.ready_at_ms(until_ms, tries, most, seed, draft.now_ms)
+            if failure.code == "budget_exhausted":
+                retry_at = retry.parked_until_ms(until_ms, draft.now_ms)
             draft.add(e.ModelCallUnready(key, failure, retry_at))
             if not retry_at:
                 stop(draft, "failed", failure.code, in_full(failure))

@@ -38,6 +38,11 @@ def ready_at_ms(until_ms: int, attempts: int, most: int, seed: str, now_ms: int)
     return min(max(until_ms, now_ms + _backoff_ms(attempts, seed)), latest_ms)
 
 
+def parked_until_ms(until_ms: int, now_ms: int) -> int:
+    """Return when a run that waits for a budget looks again: when the period ends, and at least once a day."""
+    return min(max(until_ms, now_ms + FIRST_DELAY_MS), now_ms + int(LONGEST_WAIT_S * 1000))
+
+
 def _backoff_ms(attempts: int, seed: str) -> int:
     # 0.5 s, 1 s, 2 s ... up to 60 s; the jitter takes each down by up to a half. It derives from session and
     # key, so replay computes the same time, and a thousand sessions still do not try again at the same moment.

@@ -10,6 +10,8 @@ from holdfast.protocol.spending import LAST_PASS, LOST, Amounts, Line
 
 _Ended = e.Responded | e.ModelCallFailed | e.ModelCallCut | e.ModelCallAbandoned | e.SideCallEnded
 
+_FREEING = (*_Ended.__args__, e.RunStopped, e.Attached)
+
 
 def lines(open_calls: Iterable[ModelCall], batch: Iterable[e.Record]) -> Iterator[Line]:
     """Yield the lines of a batch of records. What cost nothing has none.
@@ -36,6 +38,12 @@ def lines(open_calls: Iterable[ModelCall], batch: Iterable[e.Record]) -> Iterato
                         _purpose(model_call, ended),
                         amounts,
                     )
+
+
+def frees(batch: Iterable[e.Record]) -> bool:
+    """Return whether money that was reserved is free after a batch: an attempt or a run has ended, or another driver
+    has come, who knows which attempts were recorded."""
+    return any(isinstance(record.event, _FREEING) for record in batch)
 
 
 def _amounts(model_call: ModelCall, ended: _Ended) -> Amounts:

@@ -16,6 +16,7 @@ from holdfast.protocol.approvals import ApprovalConsumed as ApprovalConsumed
 from holdfast.protocol.approvals import ApprovalRequested as ApprovalRequested
 from holdfast.protocol.approvals import ApprovalResolved as ApprovalResolved
 from holdfast.protocol.approvals import Resolution as Resolution
+from holdfast.protocol.budgets import Reached
 from holdfast.protocol.commands import Scope
 from holdfast.protocol.compaction import ContextCompacted as ContextCompacted
 from holdfast.protocol.compaction import ViewPart as ViewPart
@@ -193,7 +194,7 @@ class NoteAdded(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         "cost", "tokens", "repeat", "empty", "continue", "calls", "cap", "takeover", "output", "files", "stall",
         "workspace", "plan", "reflection", "reflected", "answer", "arguments", "approval", "processes", "length",
         "aside",
-    ]  # fmt: skip
+    ] | Reached  # fmt: skip
     text: str
 
 
@@ -235,7 +236,7 @@ class ModelCallUnaffordable(msgspec.Struct, frozen=True, omit_defaults=True, gc=
     """The next attempt would break a limit, or does not fit: nothing was sent."""
 
     key: str
-    reason: Literal["cost", "tokens", "context"]
+    reason: Literal["cost", "tokens", "context"] | Reached
     message: str
     size_bytes: int
     """The size of the request without its tail."""

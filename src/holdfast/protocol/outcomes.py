@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from holdfast.protocol.budgets import Reached
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.hooks import HookAnswer
 from holdfast.protocol.kinds import NO_KINDS, Kinds
@@ -53,7 +54,7 @@ class Built(msgspec.Struct, frozen=True):
 class Unaffordable(msgspec.Struct, frozen=True):
     """The next request costs more than is left, or does not fit."""
 
-    reason: Literal["cost", "tokens", "context"]
+    reason: Literal["cost", "tokens", "context"] | Reached
     message: str
     size_bytes: int
     """The size of the request without its tail."""
@@ -61,6 +62,13 @@ class Unaffordable(msgspec.Struct, frozen=True):
     """How much of it the request before did not have."""
     kinds: Kinds = NO_KINDS
     """What it has of each kind of text."""
+
+
+class BudgetNear(msgspec.Struct, frozen=True):
+    """80 % of a budget that is wider than the run is used, and nobody was told yet."""
+
+    reason: Reached
+    message: str
 
 
 class Unready(msgspec.Struct, frozen=True):

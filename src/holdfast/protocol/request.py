@@ -84,6 +84,8 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     kinds: Kinds = NO_KINDS
     """What it has of each kind of text, without its tail."""
     rest: tuple[Fresh, ...] = ()
+    left_microusd: int = -1
+    """What budgets that are wider than the run had left for it, where that was less than the run's own; else -1."""
 
 
 def quoted_in(request: Request) -> list[Quoted]:

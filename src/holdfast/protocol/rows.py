@@ -239,6 +239,9 @@ class Commit(msgspec.Struct, frozen=True):
     """Commits to other sessions, before this one, in the same transaction."""
     lines: tuple[Line, ...] = ()
     """What the records add to the books."""
+    reserves: tuple[str, ...] | None = None
+    """The keys under which the session still has money reserved after it (`budgets.Reservation`). What it reserved
+    under others is free then. None: nothing changes."""
     forked_from: str = ""
     """The session whose records a branch shares up to `expected_seq`. Only the first commit of a branch has it."""
 

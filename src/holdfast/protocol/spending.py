@@ -10,6 +10,8 @@ from typing import Protocol
 
 import msgspec
 
+from holdfast.protocol.budgets import Balance, Bucket, Claim, Claimed
+
 LAST_PASS = "last_pass"
 """The purpose of a run's last answer, after it has reached a limit."""
 LOST = "lost"
@@ -45,8 +47,8 @@ class Line(msgspec.Struct, frozen=True, gc=False):
 
 
 class Ledger(Protocol):
-    """Reads the books. `ports.Journals.commit` writes them, with the records that end attempts. Every method may
-    raise a `StorageError`."""
+    """Reads the books, and reserves in the budgets that they are compared with. `ports.Journals.commit` writes them,
+    with the records that end attempts, and frees what was reserved. Every method may raise a `StorageError`."""
 
     async def spent(self, since_ms: int = 0, session: str = "") -> Amounts:
         """Return the sums of all attempts that began since then, of one session if it is named."""
@@ -54,4 +56,12 @@ class Ledger(Protocol):
 
     async def lines(self, since_ms: int = 0, session: str = "") -> Sequence[Line]:
         """Return these lines, in the order in which they were written."""
+        ...
+
+    async def reserve(self, claim: Claim) -> Claimed:
+        """Reserve money in all budgets of the claim, or in none, before a commit that starts an attempt."""
+        ...
+
+    async def balances(self, buckets: Sequence[Bucket]) -> Sequence[Balance]:
+        """Return the state of budgets."""
         ...

@@ -6,6 +6,8 @@ Pure arithmetic. `runtime.zones` says what the time in a zone differs from UTC.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 
@@ -51,6 +53,46 @@ def without_head(text: str) -> str:
     """Return the text without a head."""
     found = _HEAD.match(text)
     return text[found.end() :] if found is not None else text
+
+
+class Period(NamedTuple):
+    """A day or a month in a time zone."""
+
+    name: str
+    """`2026-11-23` or `2026-11`."""
+    begun_ms: int
+    ends_ms: int
+
+
+def day_at(now_ms: int, zone_at: Callable[[int], Zone]) -> Period:
+    """Return the day of a moment. `zone_at` returns the zone at a time."""
+    days = _day_number(now_ms, zone_at)
+    year, month, day = _date(days)
+    return Period(
+        f"{year:04}-{month:02}-{day:02}", _midnight_ms(days, zone_at), _midnight_ms(days + 1, zone_at)
+    )
+
+
+def month_at(now_ms: int, zone_at: Callable[[int], Zone]) -> Period:
+    """Return the month of a moment. `zone_at` returns the zone at a time."""
+    year, month, _ = _date(_day_number(now_ms, zone_at))
+    first, next_ = _days(year, month, 1), _days(year + month // 12, month % 12 + 1, 1)
+    return Period(f"{year:04}-{month:02}", _midnight_ms(first, zone_at), _midnight_ms(next_, zone_at))
+
+
+def _day_number(now_ms: int, zone_at: Callable[[int], Zone]) -> int:
+    """Return the number of the day since 1970 whose midnights are around a moment."""
+    days = (now_ms // 1000 + zone_at(now_ms).offset_s) // _DAY_S
+    # Where clocks change at midnight, the date alone may be one off.
+    if now_ms < _midnight_ms(days, zone_at):
+        return days - 1
+    return days + 1 if now_ms >= _midnight_ms(days + 1, zone_at) else days
+
+
+def _midnight_ms(days: int, zone_at: Callable[[int], Zone]) -> int:
+    """Return when a day begins."""
+    near_ms = (days * _DAY_S - zone_at(days * _DAY_S * 1000).offset_s) * 1000
+    return (days * _DAY_S - zone_at(near_ms).offset_s) * 1000
 
 
 def _date(days: int) -> tuple[int, int, int]:

@@ -239,6 +239,12 @@ class SessionController:
         Raises:
             What `begin` raises: nothing was accepted. What `drive` raises.
         """
+        if (
+            self._ports.budgets.is_set
+        ):  # what a session reserves is freed by its next driver, so it has to exist
+            session = await self.begin(key, principal, body)
+            on_begun(session)
+            return await self.drive(session)
         check_name("The name of the session", key, self._ports.redact)
         clock = self._ports.clock
         made: str = session_id(clock.now_ms(), secrets.token_bytes(10))

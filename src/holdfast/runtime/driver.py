@@ -87,7 +87,7 @@ class Driver:
         self._session = lease.row.session
         self._epoch = lease.row.epoch
         self._begun_ms = ports.clock.awake_ms()
-        self._fold = Fold(self._session, key)
+        self._fold = Fold(self._session, key, is_limited=ports.budgets.is_set)
         self._originals = originals
         self._apart = Apart()
         self._planner = Planner(ports, originals, self._apart, lease.check)
@@ -260,7 +260,7 @@ class Driver:
             # end.
             assert prepared_at.get(step.key) != fold.state.seq, f"{step.key} has no effect"
             prepared_at[step.key] = fold.state.seq
-            found = await self._prepare(step, batch)
+            found = await self._prepare(step, batch, now_ms)
             if found is not None:
                 batch += fold.take(decision(fold.state, found, now_ms, awake_ms))
                 self._wanted = wanted(fold.state)
@@ -295,7 +295,7 @@ class Driver:
                 return action
         return None
 
-    async def _prepare(self, step: Prepare, batch: list[Record]) -> Finding | None:
+    async def _prepare(self, step: Prepare, batch: list[Record], now_ms: int) -> Finding | None:
         """Return the finding of the step; None if it is slow, and its finding comes as its own cause."""
         state = self._fold.state
         if not self._planner.is_quick(step, state):
@@ -312,9 +312,9 @@ class Driver:
             found = task.result()
             if found is not None:
                 return found
-        return await self._planner.finding(step, state, self._found(step, batch))
+        return await self._planner.finding(step, state, self._found(step, batch, now_ms))
 
-    async def _found(self, step: Prepare, batch: list[Record]) -> Found:
+    async def _found(self, step: Prepare, batch: list[Record], now_ms: int) -> Found:
         fold = self._fold
         if type(step) is Admit:
             return await self._planner.admission(step, fold.state)
@@ -322,9 +322,9 @@ class Driver:
             wire = self._planner.wire(fold.state)
             if fold.wire not in ("", wire.name) or fold.conversation.is_stale:
                 await fold.rewrite(self._ports.store, batch)
-            return await self._planner.request(step, fold.state, fold.conversation, wire)
+            return await self._planner.request(step, fold.state, fold.conversation, wire, now_ms)
         assert isinstance(step, PrepareSide)
-        return await self._planner.side_request(step, fold)
+        return await self._planner.side_request(step, fold, now_ms)
 
     async def _commit(self, batch: list[Record], acknowledged: tuple[str, ...], now_ms: int) -> None:
         """Commit the batch, then publish it. The last commit before a rest gives the lease back."""

@@ -14,10 +14,11 @@ from holdfast.core.causes import Commanded
 from holdfast.core.decide import decision
 from holdfast.core.draft import Draft
 from holdfast.core.evolve import evolve
-from holdfast.core.state import ModelCall, State, open_model_calls
+from holdfast.core.state import ModelCall, State, open_model_calls, open_run
 from holdfast.core.summary import approval_marks, summary
 from holdfast.errors import HoldfastError, RecordErased, StorageCorrupt, StorageNewer
 from holdfast.protocol.blobs import blobs_of
+from holdfast.protocol.budgets import LAST_PASS_KEY
 from holdfast.protocol.codec import (
     FIRST_LINK,
     Selected,
@@ -51,7 +52,11 @@ _UNREADABLE: Mapping[Unreadable, tuple[type[HoldfastError], str]] = {
 class Fold:
     """The state and the conversation that the records of one session come to, and where its next record goes."""
 
-    def __init__(self, session: str, key: str = "") -> None:
+    def __init__(self, session: str, key: str = "", *, is_limited: bool = True) -> None:
+        """`is_limited`: whether model calls reserve money in budgets."""
+        self._is_limited = is_limited
+        self._has_reserved = is_limited
+        """Whether the store may have money reserved for the session."""
         self.session = session
         self.key = key
         self.state = State(session=session, key=key)
@@ -85,6 +90,7 @@ class Fold:
         """Fold the next records. Raises what `open` raises."""
         for each in stored:
             self._fold(readable(each))
+        self._has_reserved = True
         if stored:
             self._link, self.epoch = stored[-1].link, stored[-1].epoch
         self._open = open_model_calls(self.state)
@@ -156,7 +162,18 @@ class Fold:
             snapshot=self._snapshot(batch),
             releases_lease=releases_lease,
             lines=lines,
+            reserves=self._reserves(batch) if self._has_reserved else None,
         )
+
+    def _reserves(self, batch: Iterable[Record]) -> tuple[str, ...] | None:
+        """Return under which keys money stays reserved; None if the batch frees nothing."""
+        if not spending.frees(batch):
+            return None
+        keys = [each.key for each in self._open] if self._is_limited else []
+        if self._is_limited and open_run(self.state) is not None:
+            keys.append(LAST_PASS_KEY)
+        self._has_reserved = self._is_limited
+        return tuple(keys)
 
     def _linked(self, batch: Iterable[Record]) -> tuple[StoredRecord, ...]:
         """Return the batch as it is stored, after the last one that was linked."""

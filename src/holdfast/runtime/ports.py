@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from holdfast.protocol.budgets import Budgets
 from holdfast.protocol.ports import Clock, Hooks, Judge, Notifier, Resolver, Store, Tools, Wire
 from holdfast.protocol.prompt import CustomSection, Guidance
 from holdfast.protocol.settings import Settings
@@ -42,6 +43,8 @@ class Ports:
     """Reads the files that say how to work in a workspace, nearest last."""
     sections: Callable[[Settings], Sequence[CustomSection]] = lambda _: ()
     """Returns the sections of system prompts that other packages add."""
+    budgets: Budgets = field(default_factory=Budgets)
+    """What sessions, users and the home may spend."""
     zone: Callable[[str, int], Zone] = lambda _, __: UTC
     """Returns the time zone with a name at a time."""
     secret_files: Callable[[str], Coroutine[Any, Any, None] | None] = _nothing

@@ -31,7 +31,7 @@ from holdfast.protocol.hooks import hooks_on, longest_s
 from holdfast.protocol.kinds import Kinds
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import ToolCall
-from holdfast.protocol.outcomes import Built, Lost, Probed, Unaffordable, Unready
+from holdfast.protocol.outcomes import BudgetNear, Built, Lost, Probed, Unaffordable, Unready
 from holdfast.protocol.ports import Check, Proposal, Wire
 from holdfast.protocol.request import Enclosed, Purpose, Request
 from holdfast.protocol.settings import Settings
@@ -55,6 +55,7 @@ from holdfast.runtime.in_text import wire_of
 from holdfast.runtime.originals import Original, Originals
 from holdfast.runtime.ports import Ports
 from holdfast.runtime.prompting import difference, recorded_tools
+from holdfast.runtime.purse import Granted, Purse
 
 PREPARE_LIMIT_S = 10.0
 """The time limit of a step."""
@@ -73,6 +74,7 @@ class Planner:
         self._ports = ports
         self._originals = originals
         self._check = check
+        self._purse = Purse(ports.budgets, ports.store, ports.zone)
         self._base_key: tuple[ModelFacts, str, str, str, bool] | None = None
         self._base = b""
         self._base_sha256 = ""
@@ -176,8 +178,8 @@ class Planner:
         return self._bodies.pop(purpose != "work")
 
     async def request(
-        self, action: PrepareRequest, state: State, conversation: Conversation, wire: Wire
-    ) -> Request | ContextCompacted | SummaryDiscarded | Unaffordable:
+        self, action: PrepareRequest, state: State, conversation: Conversation, wire: Wire, now_ms: int
+    ) -> Request | ContextCompacted | SummaryDiscarded | Unaffordable | Unready | BudgetNear:
         """Return the next request as an edit of the last one, or why it cannot be afforded; a compaction if its
         messages do not fit. The request is prepared again from the view that this leaves."""
         assert state.settings is not None
@@ -191,12 +193,25 @@ class Planner:
                 return fitting
         edit = conversation.render(wire, self._base)
         fresh_bytes = self._fresh_bytes(state, edit)
-        grant = budget.afford(state, edit.size_bytes, fresh_bytes, kinds, is_last_pass=action.is_last_pass)
+
+        def afford(left_microusd: int) -> budget.Grant | Unaffordable:
+            sizes = edit.size_bytes, fresh_bytes, kinds
+            return budget.afford(state, *sizes, is_last_pass=action.is_last_pass, left_microusd=left_microusd)
+
+        granted = Granted(afford(budget.UNLIMITED))
+        if self._purse.is_limited:
+            is_last_pass = action.is_last_pass
+            granted = await self._purse.grant(action.key, state, now_ms, afford, is_last_pass=is_last_pass)
+        grant, left = granted
         if isinstance(grant, Unaffordable):
             # With a side call open, a last pass waits for its end before anything is left out.
             is_last = action.is_last_pass and state.side.open is None
-            affordable = await self._compacted("last_pass", state, conversation, wire) if is_last else None
+            affordable = (
+                await self._compacted("last_pass", state, conversation, wire, left) if is_last else None
+            )
             return affordable if affordable is not None else grant
+        if not isinstance(grant, budget.Grant):
+            return grant
         tail = wire.tail(
             model,
             grant.output_cap_tokens,
@@ -204,9 +219,13 @@ class Planner:
             is_last_pass=action.is_last_pass and has_tools,
         )
         request = self._rendered(action, wire, self._base_sha256, edit, tail, grant, fresh_bytes)
-        return replace(request, prefix_bytes=await self._prefix_bytes(state, model, edit))
+        prefix_bytes = await self._prefix_bytes(state, model, edit)
+        left = left if left != budget.UNLIMITED else -1
+        return replace(request, prefix_bytes=prefix_bytes, left_microusd=left)
 
-    async def side_request(self, step: PrepareSide, fold: Fold) -> Request | Unaffordable | Unready:
+    async def side_request(
+        self, step: PrepareSide, fold: Fold, now_ms: int
+    ) -> Request | Unaffordable | Unready:
         """Return the request of a side call: the last request for work, and one message more. Another model gets a
         record of that request."""
         state, conversation = fold.state, fold.conversation
@@ -229,8 +248,10 @@ class Planner:
             enclosed = Enclosed(sha256(told).hexdigest()), record
             edit = request_of(wire, base, enclosed, kind.words)
         grant = side_calls.afford(state, step.purpose, edit.size_bytes, edit.fresh_bytes, edit.kinds)
+        if isinstance(grant, budget.Grant) and self._purse.is_limited:
+            grant = await self._purse.grant_side(step.key, state, step.purpose, now_ms, grant)
         if isinstance(grant, Unaffordable):
-            return grant
+            return replace(grant, size_bytes=edit.size_bytes, fresh_bytes=edit.fresh_bytes, kinds=edit.kinds)
         if told:  # not before, since no record names what is not sent
             await blobs.put(told)
         # Calls are not forbidden: to some providers that is another prefix, and their cache would not pay.
@@ -284,7 +305,12 @@ class Planner:
             yield "full"
 
     async def _compacted(
-        self, reason: Reason, state: State, conversation: Conversation, wire: Wire
+        self,
+        reason: Reason,
+        state: State,
+        conversation: Conversation,
+        wire: Wire,
+        left_microusd: int = budget.UNLIMITED,
     ) -> ContextCompacted | SummaryDiscarded | None:
         """Return the compaction of the view; None if nothing can be left out of it."""
         assert state.settings is not None
@@ -295,7 +321,7 @@ class Planner:
         room = window.room_tokens
         target = min(int(window.tokens * context.compact_to), room)
         if reason == "last_pass":
-            aim_bytes = most_bytes = budget.affordable_bytes(state, settings) - base_bytes
+            aim_bytes = most_bytes = budget.affordable_bytes(state, settings, left_microusd) - base_bytes
         else:
             # What stays may be of other kinds than the whole. If it is still too large, it is compacted again, and
             # by its own rate.

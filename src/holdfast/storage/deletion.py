@@ -20,6 +20,7 @@ from pathlib import Path
 from holdfast.errors import Fenced, StorageLocked
 from holdfast.protocol.codec import encode_json
 from holdfast.protocol.rows import Lease
+from holdfast.storage import budgets
 from holdfast.storage.blobs import ATTACHED, attached_in, is_older, old_files, remove_blobs, remove_files
 from holdfast.storage.derived import new_row
 from holdfast.storage.errors import storage_errors
@@ -48,6 +49,7 @@ def empty(connection: sqlite3.Connection, lease: Lease, home: Path) -> None:
     drop_images(home, lease.session)
     for table in _OWN:
         connection.execute(f"DELETE FROM {table} WHERE session = ?", (number,))
+    budgets.give_up(connection, lease.session)
     connection.execute(
         "UPDATE sessions SET key = '', status = 'new', title = '', due_ms = 0, seq = 0, parent = NULL, at_seq = 0,"
         " row = ? WHERE number = ?",

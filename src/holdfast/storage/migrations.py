@@ -132,7 +132,27 @@ CREATE INDEX ledger_of_session ON ledger (session);
 """
 """The books. They outlive the sessions, so they name them by their ids."""
 
-MIGRATIONS: tuple[str, ...] = (_FIRST, SNAPSHOTS, _SEALS, _DELETED, _LEDGER)
+_BUDGETS = """
+CREATE TABLE reservations (
+    session TEXT NOT NULL,
+    key TEXT NOT NULL,
+    begun_ms INTEGER NOT NULL,
+    user TEXT NOT NULL,
+    microusd INTEGER NOT NULL,
+    PRIMARY KEY (session, key)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE balances (
+    bucket TEXT PRIMARY KEY,
+    line INTEGER NOT NULL,
+    spent INTEGER NOT NULL,
+    estimated INTEGER NOT NULL,
+    held INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+"""
+"""What attempts have reserved in budgets, and the sum of each budget up to a line of the ledger."""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST, SNAPSHOTS, _SEALS, _DELETED, _LEDGER, _BUDGETS)
 """Step n, counted from 1, makes version n of the schema from version n - 1."""
 
 NEWEST = len(MIGRATIONS)

@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.errors import StorageError, StorageLocked
+from holdfast.protocol.budgets import Balance, Bucket, Claim, Claimed
 from holdfast.protocol.codec import Selected, StoredRecord
 from holdfast.protocol.ports import Blobs, Clock
 from holdfast.protocol.rows import (
@@ -36,7 +37,7 @@ from holdfast.protocol.rows import (
     Verified,
 )
 from holdfast.protocol.spending import Amounts, Line
-from holdfast.storage import deletion, fsck, reads, writes
+from holdfast.storage import budgets, deletion, fsck, reads, writes
 from holdfast.storage.blobs import YOUNG_MS, FileBlobs
 from holdfast.storage.chain import check_contiguous
 from holdfast.storage.errors import replaced, storage_errors
@@ -217,6 +218,12 @@ class SqliteStore:
 
     async def lines(self, since_ms: int = 0, session: str = "") -> Sequence[Line]:
         return await self._ask(lambda connection: reads.lines(connection, since_ms, session))
+
+    async def reserve(self, claim: Claim) -> Claimed:
+        return await self._writer.do(lambda connection: budgets.reserve(connection, claim))
+
+    async def balances(self, buckets: Sequence[Bucket]) -> Sequence[Balance]:
+        return await self._ask(lambda connection: budgets.balances(connection, buckets))
 
     async def verify(self) -> Verified:
         loop = asyncio.get_running_loop()

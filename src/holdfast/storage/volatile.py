@@ -14,10 +14,21 @@ from typing import TypeVar
 import msgspec
 
 from holdfast.clock import SYSTEM_CLOCK
+from holdfast.core.budgets import decide_claim
 from holdfast.core.evolve import fold
 from holdfast.core.state import State
 from holdfast.errors import Fenced, NoSuchSession, StorageCorrupt
 from holdfast.protocol.blobs import blobs_of
+from holdfast.protocol.budgets import (
+    LAST_PASS_KEY,
+    Balance,
+    Bucket,
+    Claim,
+    Claimed,
+    Reservation,
+    counts_in,
+    reserved_in,
+)
 from holdfast.protocol.codec import FIRST_LINK, Selected, StoredRecord, UnreadableEvent, decode
 from holdfast.protocol.ids import (
     is_session_id,
@@ -43,7 +54,7 @@ from holdfast.protocol.rows import (
     Stretch,
     Verified,
 )
-from holdfast.protocol.spending import Amounts, Line
+from holdfast.protocol.spending import LOST, Amounts, Line
 from holdfast.storage.approvals import approval_row
 from holdfast.storage.blobs import attached_in, gone
 from holdfast.storage.chain import Examined, check_contiguous, checked, examine
@@ -136,6 +147,8 @@ class VolatileStore:
         self._keys: dict[str, str] = {}
         self._mark = Mark(0, 0, 0)
         self._lines: list[Line] = []
+        self._reserved: dict[tuple[str, str], Reservation] = {}
+        """What attempts have reserved in budgets, by session and key."""
 
     async def claim(self, session: str, key: str, now_ms: int, first: InboxEntry | None = None) -> str:
         check_session(session, key)
@@ -245,6 +258,8 @@ class VolatileStore:
             kept.parent, kept.at_seq = commit.forked_from, commit.expected_seq
         kept.records += commit.records
         self._lines += commit.lines
+        if commit.reserves is not None:
+            self._free(commit.session, commit.reserves)
         handled = kept.inbox.keys() & set(commit.acknowledged)
         self._mark = Mark(
             self._mark.records + len(commit.records), self._mark.commands, self._mark.waiting - len(handled)
@@ -408,6 +423,35 @@ class VolatileStore:
     async def lines(self, since_ms: int = 0, session: str = "") -> Sequence[Line]:
         return [each for each in self._lines if each.begun_ms >= since_ms and session in ("", each.session)]
 
+    async def reserve(self, claim: Claim) -> Claimed:
+        amounts = [self._booked(bucket) for bucket in claim.buckets]
+        claimed, mine = decide_claim(claim, amounts, [*self._reserved.values()])
+        session, key = claim.attempt.session, claim.attempt.key
+        self._reserved.pop((session, key), None)
+        if claimed.short is None and claim.kept_microusd == 0:
+            self._reserved.pop((session, LAST_PASS_KEY), None)
+        self._reserved |= {(session, each.key): each for each in mine}
+        return claimed
+
+    async def balances(self, buckets: Sequence[Bucket]) -> Sequence[Balance]:
+        found: list[Balance] = []
+        for bucket in buckets:
+            booked, reserved = self._booked(bucket), reserved_in(bucket, [*self._reserved.values()])
+            found.append(Balance(bucket, booked.spent, booked.estimated, booked.held, reserved))
+        return found
+
+    def _booked(self, bucket: Bucket) -> Amounts:
+        counting = [
+            each.amounts for each in self._lines if counts_in(bucket, each.begun_ms, each.user, each.session)
+        ]
+        return sum(counting, Amounts())
+
+    def _free(self, session: str, but: Sequence[str]) -> None:
+        """Free what a session has reserved under other keys than these."""
+        mine = [name for name in self._reserved if name[0] == session and name[1] not in but]
+        for name in mine:
+            del self._reserved[name]
+
     async def delete(self, lease: Lease) -> None:
         session = lease.session
         kept = self._sessions.get(session)
@@ -416,6 +460,12 @@ class VolatileStore:
         if await self.branches(session):
             raise Fenced(f"another session branched off from session {session}")
         del self._sessions[session]
+        self._lines += [
+            Line(session, each.key, each.begun_ms, each.user, "", LOST, Amounts(held=each.microusd))
+            for each in self._reserved.values()
+            if each.session == session and each.key != LAST_PASS_KEY and each.microusd
+        ]
+        self._free(session, ())
         self._keys.pop(kept.row.key, None)
         self._mark = Mark(self._mark.records, self._mark.commands, self._mark.waiting - len(kept.inbox))
         used = {blob for each in self._sessions.values() for blob in each.all_blobs()}

@@ -17,6 +17,7 @@ from holdfast.errors import Fenced, NoSuchSession
 from holdfast.protocol.codec import StoredRecord, encode_json
 from holdfast.protocol.rows import Commit, Holder, InboxEntry, Lease, Posted, SessionRow
 from holdfast.protocol.spending import Line
+from holdfast.storage import budgets
 from holdfast.storage.blobs import attached_in, check_blobs
 from holdfast.storage.derived import is_epoch, new_row
 from holdfast.storage.reads import LAST_ARRIVAL, LAST_NUMBER, LAST_POSITION, Term, lease_of, no_lease
@@ -267,6 +268,8 @@ def _write_beside(connection: sqlite3.Connection, number: int, commit: Commit) -
         )
     if commit.lines:
         put_lines(connection, commit.lines)
+    if commit.reserves is not None:
+        budgets.free(connection, commit.session, commit.reserves)
     if commit.snapshot:
         seq = commit.expected_seq + len(commit.records)
         body = sealed(commit.snapshot, "snapshot", commit.session, seq)

@@ -46,6 +46,7 @@ from holdfast.protocol.rows import (
 )
 from holdfast.protocol.tools import CallResult
 from holdfast.testing.clock import JumpingClock
+from holdfast.testing.conformance_budgets import BudgetConformance
 from holdfast.testing.conformance_leases import LeaseConformance
 from holdfast.testing.conformance_ledger import LedgerConformance
 from holdfast.testing.driving import (
@@ -72,7 +73,7 @@ def _disappointed(records: Iterator[Selected]) -> None:
     raise StorageCorrupt("not what was looked for")
 
 
-class StoreConformance(LeaseConformance, LedgerConformance):
+class StoreConformance(LeaseConformance, LedgerConformance, BudgetConformance):
     """The tests. `store` and `clock` are fixtures of the class that inherits: an empty store, for one test, and the
     clock by which its leases run."""
 

@@ -12,6 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from holdfast.errors import StorageFull
+from holdfast.protocol.budgets import Balance, Bucket, Claim, Claimed
 from holdfast.protocol.codec import Selected, StoredRecord
 from holdfast.protocol.ports import Blobs, Store
 from holdfast.protocol.rows import (
@@ -40,7 +41,7 @@ class Crash(BaseException):
 
 
 class Faults(msgspec.Struct, frozen=True):
-    """What goes wrong, and when. Commits count from 1; 0 means never."""
+    """What goes wrong, and when. Commits count from 1, and so does money that is reserved; 0 means never."""
 
     crash_before_commit: int = 0
     crash_after_commit: int = 0
@@ -73,17 +74,17 @@ class FaultyStore:
     async def begin(self, commit: Commit, holder: Holder, duration_ms: int) -> bool:
         return await self._committed(lambda: self.inner.begin(commit, holder, duration_ms))
 
-    async def _committed(self, commit: Callable[[], Awaitable[bool]]) -> bool:
+    async def _committed(self, commit: Callable[[], Awaitable[T]]) -> T:
         self._check_alive()
         self.commits += 1
         number = self.commits
         if number == self._faults.crash_before_commit:
             self.crash()
         self.check_space()
-        is_released = await self.pass_on(commit)
+        result = await self.pass_on(commit)
         if number == self._faults.crash_after_commit:
             self.crash()
-        return is_released
+        return result
 
     def crash(self) -> None:
         """Die now: raise `Crash`, here and in every later call."""
@@ -168,6 +169,12 @@ class FaultyStore:
 
     async def lines(self, since_ms: int = 0, session: str = "") -> Sequence[Line]:
         return await self.pass_on(lambda: self.inner.lines(since_ms, session))
+
+    async def reserve(self, claim: Claim) -> Claimed:
+        return await self._committed(lambda: self.inner.reserve(claim))
+
+    async def balances(self, buckets: Sequence[Bucket]) -> Sequence[Balance]:
+        return await self.pass_on(lambda: self.inner.balances(buckets))
 
     async def approvals(self, session: str = "", is_open: bool = True) -> list[Approval]:
         return await self.pass_on(lambda: self.inner.approvals(session, is_open))

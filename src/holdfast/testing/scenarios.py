@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from holdfast.core.state import State
 from holdfast.errors import Overloaded, StorageFull
 from holdfast.policy.protected import Own
+from holdfast.protocol.budgets import Budgets
 from holdfast.protocol.codec import decode
 from holdfast.protocol.commands import CommandBody, Continue, Resolve, Send, owner
 from holdfast.protocol.events import Record
@@ -93,6 +94,7 @@ class Scenario:
     """Its conversation depends on timing: after a crash it may differ."""
     hooks: Callable[[], Hooks | None] = lambda: None
     """Asks the hooks of the settings."""
+    budgets: Budgets = field(default_factory=Budgets)
     notifier: Callable[[World], Notifier | None] = lambda _: None
     """Notifies people."""
 
@@ -138,6 +140,7 @@ def controller_of(
         judge=verdict,
         hooks=hooks,
         notifier=scenario.notifier(world),
+        budgets=scenario.budgets,
         guidance=partial(guidance, Own()),
     )
     return SessionController(ports)

@@ -18,6 +18,7 @@ from holdfast.core.closing import seen_in
 from holdfast.core.state import State
 from holdfast.core.wanted import Admit, Prepare, PrepareRequest, PrepareSide
 from holdfast.protocol import events as e
+from holdfast.protocol.budgets import REACHED, Reached
 from holdfast.protocol.commands import (
     SCOPES,
     Command,
@@ -38,7 +39,16 @@ from holdfast.protocol.compaction import Reason
 from holdfast.protocol.hooks import HookAnswer
 from holdfast.protocol.kinds import Kinds
 from holdfast.protocol.messages import ModelReply, Part, Text, ToolCall
-from holdfast.protocol.outcomes import Built, Lost, ModelCut, ModelFailure, Probed, Unaffordable, Unready
+from holdfast.protocol.outcomes import (
+    BudgetNear,
+    Built,
+    Lost,
+    ModelCut,
+    ModelFailure,
+    Probed,
+    Unaffordable,
+    Unready,
+)
 from holdfast.protocol.plan import PlanUpdate
 from holdfast.protocol.request import Request
 from holdfast.protocol.settings import Settings, settings_by
@@ -46,6 +56,7 @@ from holdfast.protocol.tools import Admission, Allowed, Asked, CallResult, Refus
 from holdfast.protocol.zone import UTC, zone_in
 
 E = TypeVar("E")
+_REACHED = frozenset(REACHED.values())
 
 
 def cause_of(state: State, first: e.Record, batch: Sequence[e.Event]) -> Cause | None:
@@ -244,19 +255,27 @@ def finding(step: Prepare, state: State, batch: Sequence[e.Event], *, is_costed_
 
 def _request(
     step: PrepareRequest | PrepareSide, state: State, told: e.Event, is_costed_anew: bool
-) -> Built | Request | e.ContextCompacted | e.SummaryDiscarded | Unaffordable | Unready | None:
-    def afford(size_bytes: int, fresh_bytes: int, kinds: Kinds) -> budget.Grant | Unaffordable:
+) -> Built | Request | e.ContextCompacted | e.SummaryDiscarded | Unaffordable | Unready | BudgetNear | None:
+    def afford(
+        size_bytes: int, fresh_bytes: int, kinds: Kinds, left: int = -1
+    ) -> budget.Grant | Unaffordable:
         if isinstance(step, PrepareSide):
             return side_calls.afford(state, step.purpose, size_bytes, fresh_bytes, kinds)
-        return budget.afford(state, size_bytes, fresh_bytes, kinds, is_last_pass=step.is_last_pass)
+        left = left if left >= 0 else budget.UNLIMITED
+        sizes = size_bytes, fresh_bytes, kinds
+        return budget.afford(state, *sizes, is_last_pass=step.is_last_pass, left_microusd=left)
 
     match told:
         case e.ModelCallStarted(request=request):
             size_bytes = request.size_bytes - len(request.tail.encode())
-            grant = afford(size_bytes, request.fresh_bytes, request.kinds)
+            grant = afford(size_bytes, request.fresh_bytes, request.kinds, request.left_microusd)
             if isinstance(grant, Unaffordable):
                 return grant
             return replace(request, **asdict(grant)) if is_costed_anew else request
+        case e.ModelCallUnaffordable(reason=reason, message=message) if reason in _REACHED:  # by others too
+            return Unaffordable(reason, message, told.size_bytes, told.fresh_bytes, told.kinds)
+        case e.NoteAdded(about=about, text=text) if about in _REACHED:
+            return BudgetNear(convert(about, Reached), text)
         case e.ModelCallUnaffordable(size_bytes=size_bytes, fresh_bytes=fresh_bytes, kinds=kinds):
             grant = afford(size_bytes, fresh_bytes, kinds)
             return grant if isinstance(grant, Unaffordable) else None

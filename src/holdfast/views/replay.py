@@ -20,6 +20,7 @@ from holdfast.core.evolve import evolve
 from holdfast.core.state import State
 from holdfast.core.wanted import Prepare, Wait, wanted
 from holdfast.protocol import events as e
+from holdfast.protocol.budgets import REACHED
 from holdfast.protocol.settings import SettingsRef, group_with, name_of
 from holdfast.views.recorded import cause_of, finding
 
@@ -138,12 +139,19 @@ def _batches(records: Sequence[e.Record]) -> Iterator[_Batch]:
     for record in records:
         last = groups[-1][-1] if groups else None
         is_same = last is not None and _mark(last) == _mark(record)
-        if is_same and not (record.cause.kind == "finding" and isinstance(record.event, _OF_REQUESTS)):
+        if is_same and not (record.cause.kind == "finding" and _is_of_request(record.event)):
             groups[-1].append(record)
         else:
             groups.append([record])
     for group, following in zip_longest(groups, groups[1:]):
         yield _Batch(tuple(group), following[0] if following is not None else None)
+
+
+def _is_of_request(event: e.Event) -> bool:
+    """Return whether the event says what a prepare step found about a request."""
+    return isinstance(event, _OF_REQUESTS) or (
+        isinstance(event, e.NoteAdded) and event.about in REACHED.values()
+    )
 
 
 def _mark(record: e.Record) -> tuple[int, e.Trigger, int]:

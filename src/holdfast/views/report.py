@@ -172,7 +172,9 @@ def _last_failure(recent: Sequence[Record]) -> tuple[str, str]:
     for record in reversed(recent):
         is_side = isinstance(record.event, ModelCallUnready) and record.event.purpose != "work"
         if isinstance(record.event, ModelCallFailed | ModelCallUnready) and not is_side:
-            return record.event.failure.code, in_full(record.event.failure)
+            failure = record.event.failure
+            is_budget = failure.code == "budget_exhausted"  # then the detail names it
+            return failure.detail if is_budget else failure.code, in_full(failure)
     return "provider_transient", "The provider is not available."
 
 

@@ -1,0 +1,153 @@
+"""Reserves the cost of model calls in the budgets that are wider than a run.
+
+`core.budget` says what a call may cost, and the store whether all budgets have that much. If not, the call is
+prepared again for what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from holdfast.core import budget
+from holdfast.core.budget import UNLIMITED, Grant
+from holdfast.core.budgets import buckets_of
+from holdfast.core.state import State, facts, facts_for
+from holdfast.protocol.budgets import REACHED, Balance, Budgets, Claim, Claimed, Reservation
+from holdfast.protocol.failures import Failure
+from holdfast.protocol.limits import ModelFacts, usd
+from holdfast.protocol.outcomes import BudgetNear, Unaffordable, Unready
+from holdfast.protocol.request import SidePurpose
+from holdfast.protocol.spending import Ledger
+from holdfast.protocol.zone import Zone, head_at
+
+TRIES = 8
+"""How often a call is prepared for what is left. Meanwhile others may take that too."""
+SLACK_MICROUSD = 4
+"""For amounts that are rounded up."""
+_REST = "What it could cost is more than the {} leaves beside the work."
+
+
+class Granted(NamedTuple):
+    """What the budgets say about a call."""
+
+    found: Grant | Unaffordable | Unready | BudgetNear
+    left_microusd: int = UNLIMITED
+    """What they leave for it."""
+
+
+class Purse:
+    """The budgets of a home, for its sessions."""
+
+    def __init__(self, budgets: Budgets, ledger: Ledger, zone: Callable[[str, int], Zone]) -> None:
+        self._budgets = budgets
+        self._ledger = ledger
+        self._zone = zone
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is any budget."""
+        return self._budgets.is_set
+
+    async def grant(
+        self,
+        key: str,
+        state: State,
+        now_ms: int,
+        afford: Callable[[int], Grant | Unaffordable],
+        *,
+        is_last_pass: bool,
+    ) -> Granted:
+        """Reserve what a call for work costs, and what the last pass after it costs. Return what it may use, or why
+        it may not be made.
+
+        Args:
+            afford: What the call may use with so much money left, by the limits of its run.
+        """
+        model, left = facts(state), UNLIMITED
+        if model.price == "unknown":
+            return Granted(Unready(Failure("provider_fatal", unpriced(model))))
+        short: Balance | None = None
+        for _ in range(TRIES):
+            found = afford(left)
+            if isinstance(found, Unaffordable):
+                break
+            kept = (
+                0 if is_last_pass or model.price == "free" else budget.last_pass_microusd(state, found, left)
+            )
+            claimed = await self._claim(key, state, now_ms, found.reserved_microusd, kept)
+            if claimed.short is None:
+                near = None if is_last_pass else _near(claimed, state)
+                return Granted(near or found, left)
+            short, left = claimed.short, min(claimed.left, left) - SLACK_MICROUSD
+        if short is None or (isinstance(found, Unaffordable) and found.reason != "cost"):
+            return Granted(found, left)
+        return Granted(self._refused(found, short, left, now_ms, is_last_pass=is_last_pass), left)
+
+    async def grant_side(
+        self, key: str, state: State, purpose: SidePurpose, now_ms: int, grant: Grant
+    ) -> Grant | Unaffordable:
+        """Reserve what a side call costs. It leaves what the work needs, and is made in full or not at all."""
+        model = facts_for(state, purpose)
+        if model.price == "unknown":
+            return Unaffordable("cost", unpriced(model), 0, 0)
+        leaves = budget.next_of_work_microusd(state)
+        claimed = await self._claim(key, state, now_ms, grant.reserved_microusd, None, leaves)
+        if claimed.short is None:
+            return grant
+        bucket = claimed.short.bucket
+        return Unaffordable(REACHED[bucket.scope], _REST.format(bucket.words), 0, 0)
+
+    async def _claim(
+        self, key: str, state: State, now_ms: int, microusd: int, kept: int | None, leaves: int = 0
+    ) -> Claimed:
+        user, session = state.principal.name, state.session
+        buckets = buckets_of(self._budgets, session, user, now_ms, self._zone_at)
+        attempt = Reservation(session, key, now_ms, user, microusd)
+        return await self._ledger.reserve(Claim(attempt, kept, buckets, leaves))
+
+    def _zone_at(self, at_ms: int) -> Zone:
+        return self._zone(self._budgets.zone, at_ms)
+
+    def _refused(
+        self, found: Grant | Unaffordable, short: Balance, left: int, now_ms: int, *, is_last_pass: bool
+    ) -> Unaffordable | Unready:
+        """Return the end of the run, or the wait for the end of the period."""
+        bucket, left = short.bucket, left + SLACK_MICROUSD
+        what = "a last answer" if is_last_pass else "another model call and a last answer after it"
+        message = (
+            f"The {bucket.words} is used up."
+            if short.bucket.limit_microusd is not None and short.used >= short.bucket.limit_microusd
+            else f"With ${usd(max(left, 0))} left of the {bucket.words}, {what} could cost more than that."
+        )
+        if bucket.ends_ms:
+            ends = head_at(bucket.ends_ms, self._zone_at(bucket.ends_ms))[1:-2]
+            message += f" It begins anew at {ends}."
+        message += f" {bucket.scope}_usd in [budgets] of the configuration is the limit."
+        if bucket.ends_ms and self._budgets.when_reached == "park" and not is_last_pass:
+            failure = Failure("budget_exhausted", message, detail=REACHED[bucket.scope])
+            return Unready(failure, bucket.ends_ms)
+        if isinstance(found, Unaffordable):
+            return Unaffordable(
+                REACHED[bucket.scope], message, found.size_bytes, found.fresh_bytes, found.kinds
+            )
+        return Unaffordable(REACHED[bucket.scope], message, 0, 0)
+
+
+def unpriced(model: ModelFacts) -> str:
+    """Return why a model without a price may not be called."""
+    return (
+        f"A budget is set, but the price of {model.name} is not known. Say it in the user file: "
+        f'[catalog."{model.name}"] with input_usd_per_mtok and output_usd_per_mtok.'
+    )
+
+
+def _near(claimed: Claimed, state: State) -> BudgetNear | None:
+    """Return the first budget of which 80 % is used, unless the run was told."""
+    warned = state.run.warned if state.run is not None else ()
+    for each in claimed.balances:
+        reason, limit = REACHED[each.bucket.scope], each.bucket.limit_microusd
+        if limit is not None and each.used >= budget.WARN_SHARE * limit and reason not in warned:
+            left = usd(max(limit - each.used, 0))
+            return BudgetNear(reason, f"80 % of the {each.bucket.words} is used; ${left} is left.")
+    return None
