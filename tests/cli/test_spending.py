@@ -78,3 +78,59 @@ def test_a_report_on_nothing_known_is_refused(cli: Cli) -> None:
     assert cli("report", "--cost", "--since", "yesterday").code == 2
     assert cli("report", "01NOSUCHSESSION", "--cost").code == 2
     assert cli("report", "--cost", "--json").json["spent_usd"] == "0.00"
+
+
+def limited(cli: Cli, *lines: str) -> None:
+    """Set prices and budgets."""
+    cli.configure("\n".join([PRICES, "[budgets]", *lines, ""]))
+
+
+@pytest.mark.requirement("H3", "B2", "L2-07", "C24")
+def test_a_reached_budget_ends_the_run_with_its_name_and_resume_sends_nothing(cli: Cli) -> None:
+    limited(cli, 'day_usd = "0.10"', 'user_day_usd = "9.00"')
+    model = cli.model(*[calls("list_dir") | used(15_000, 100)] * 30)
+    run = cli("run", "look", "-m", model, "--max-turns", "40", "--json")
+    assert (run.code, run.json["status"], run.json["reason"]) == (3, "limit", "budget_day"), run.err
+    again = cli("resume", run.json["session"], "--json")
+    assert (again.code, again.json["reason"], again.json["model_calls"]) == (3, "budget_day", 0)
+    assert "budget of $0.10 a day" in cli("resume", run.json["session"]).err
+    rows = budget(cli)
+    assert list(rows) == ["home", "month", "day", "user_day"]
+    day = rows["day"]
+    assert (day["limit_usd"], day["spent_usd"], day["held_usd"]) == ("0.10", run.json["cost_usd"], "0.00")
+    assert Decimal(day["left_usd"]) == Decimal("0.10") - Decimal(day["spent_usd"]) > 0
+    assert rows["home"]["limit_usd"] is None
+    assert rows["user_day"]["spent_usd"] == day["spent_usd"]
+    assert rows["user_day"]["name"] in cli("report", "--cost", "--json").json["by_user"]
+    assert "user day" in cli("budget").out
+    limited(cli, 'day_usd = "0.20"')
+    assert cli("resume", run.json["session"], "--json").json["model_calls"] > 0
+
+
+def test_with_park_a_run_waits_for_the_next_period(cli: Cli) -> None:
+    limited(cli, 'month_usd = "0.001"', 'when_reached = "park"')
+    model = cli.model(says("Done.") | used(4_000, 100))
+    run = cli("run", "look", "-m", model, "--json")
+    assert (run.code, run.json["status"], run.json["reason"]) == (7, "parked", "budget_month"), run.err
+    assert run.json["model_calls"] == 0
+
+
+def test_bad_budgets_are_told_at_once_with_file_line_and_key(cli: Cli) -> None:
+    limited(
+        cli, 'day_usd = "0"', "month_usd = -1", 'zone = "Mars/Base"', 'when_reached = "wait"', "week_usd = 1"
+    )
+    run = cli("run", "look", "-m", cli.model(says("Done.")))
+    assert run.code == 2
+    file = cli.home / "config.toml"
+    first = PRICES.count("\n") + 3
+    for number, key in enumerate(("day_usd", "month_usd", "zone", "when_reached", "week_usd"), first):
+        assert f"{file}:{number}: budgets.{key}" in run.err or f"{file}:{number}: [budgets] {key}" in run.err
+    assert cli("budget").code == 2
+
+
+@pytest.mark.requirement("L2-07")
+def test_with_a_budget_a_model_without_a_price_is_refused(cli: Cli) -> None:
+    cli.configure('[budgets]\nhome_usd = "5"\n')
+    run = cli("run", "look", "-m", "openai:nobody-knows", "-w", str(cli.workspace))
+    assert run.code == 2
+    assert "A budget is set, but the price of openai:nobody-knows is not known" in run.err

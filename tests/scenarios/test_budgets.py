@@ -40,7 +40,7 @@ from tests.scenarios.stage import Stage
 
 DAY_MS = 86_400_000
 LOOKS = [
-    calls(call("look", name=f"thing {number}"), usage=used(500 + 100 * number, 100)) for number in range(40)
+    calls(call("look", name=f"thing {number}"), usage=used(500 + 100 * number, 100)) for number in range(60)
 ]
 
 
@@ -103,9 +103,9 @@ def test_a_run_that_reaches_a_budget_answers_and_ends(volatile: Stage, scope: st
 
 
 def test_model_and_user_are_warned_once_for_each_budget(volatile: Stage) -> None:
-    played = run(volatile, scene(day=250_000, home=251_000))
+    played = run(volatile, scene(day=500_000, home=501_000))
     assert [len(notes(played, f"budget_{scope}")) for scope in ("day", "home", "month")] == [1, 1, 0]
-    assert notes(played, "budget_day")[0].startswith("80 % of the budget of $0.25 a day is used; $0.0")
+    assert notes(played, "budget_day")[0].startswith("80 % of the budget of $0.50 a day is used; $0.0")
     assert replay(played.session, "test:scenario", played.records).differences == ()
 
 

@@ -85,8 +85,8 @@ def buckets_of(
         Bucket("home", budgets.home),
         Bucket("month", budgets.month, *month),
         Bucket("day", budgets.day, *day),
-        Bucket("user_month", budgets.user_month, f"{user} {month.name}", month.begun_ms, month.ends_ms, user),
-        Bucket("user_day", budgets.user_day, f"{user} {day.name}", day.begun_ms, day.ends_ms, user),
+        Bucket("user_month", budgets.user_month, user, month.begun_ms, month.ends_ms, user),
+        Bucket("user_day", budgets.user_day, user, day.begun_ms, day.ends_ms, user),
         Bucket("session", budgets.session, session, session=session),
     )
     return tuple([each for each in found if is_all or each.limit_microusd is not None])

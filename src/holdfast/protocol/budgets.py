@@ -50,7 +50,7 @@ class Bucket(msgspec.Struct, frozen=True):
     scope: Scope
     limit_microusd: int | None = None
     name: str = ""
-    """`2026-11-23`, `2026-11`, a user, a session, or several of them; empty for the home."""
+    """`2026-11-23`, `2026-11`, a user or a session; empty for the home."""
     begun_ms: int = 0
     ends_ms: int = 0
     """0: never."""

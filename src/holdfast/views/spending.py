@@ -2,76 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
-import msgspec
-
+from holdfast.protocol.budgets import Balance
 from holdfast.protocol.limits import usd
 from holdfast.protocol.spending import Amounts
 from holdfast.protocol.spending import Line as Booked
-from holdfast.views.lines import Line, Span, iso, table, utc
+from holdfast.protocol.zone import Zone, day_at, head_at
+from holdfast.views.lines import Line, Span, iso, table
 from holdfast.views.tables import money
 
-Scope = Literal["home", "month", "day"]
 
-
-class Period(msgspec.Struct, frozen=True):
-    """A span of time whose spending is counted together."""
-
-    scope: Scope
-    name: str
-    """`2026-11` for a month, `2026-11-23` for a day; empty for the home."""
-    begun_ms: int
-    ends_ms: int
-    """0: never."""
-
-
-def periods(now_ms: int) -> tuple[Period, ...]:
-    """Return the periods that a moment lies in, longest first. Days and months are those of UTC."""
-    day = utc(now_ms).replace(hour=0, minute=0, second=0, microsecond=0)
-    month = day.replace(day=1)
-    next_month = (month + timedelta(days=31)).replace(day=1)
-    return (
-        Period("home", "", 0, 0),
-        Period("month", f"{month:%Y-%m}", _ms(month), _ms(next_month)),
-        Period("day", f"{day:%Y-%m-%d}", _ms(day), _ms(day + timedelta(days=1))),
-    )
-
-
-def _ms(moment: datetime) -> int:
-    return int(moment.timestamp() * 1000)
-
-
-def budget_row(period: Period, amounts: Amounts) -> dict[str, Any]:
-    """Return what a period has spent, for scripts."""
+def budget_row(balance: Balance) -> dict[str, Any]:
+    """Return the state of a budget, for scripts. What attempts have reserved that are at work counts as held."""
+    bucket = balance.bucket
+    limit = bucket.limit_microusd
     return {
-        "scope": period.scope,
-        "name": period.name,
-        "limit_usd": None,
-        "spent_usd": usd(amounts.spent),
-        "estimated_usd": usd(amounts.estimated),
-        "held_usd": usd(amounts.held),
-        "left_usd": None,
-        "resets_at": iso(period.ends_ms) if period.ends_ms else None,
+        "scope": bucket.scope,
+        "name": bucket.name,
+        "limit_usd": usd(limit) if limit is not None else None,
+        "spent_usd": usd(balance.spent),
+        "estimated_usd": usd(balance.estimated),
+        "held_usd": usd(balance.held + balance.reserved),
+        "left_usd": usd(max(balance.left, 0)) if limit is not None else None,
+        "resets_at": iso(bucket.ends_ms) if bucket.ends_ms else None,
     }
 
 
-def budget_lines(rows: Sequence[tuple[Period, Amounts]], width: int) -> list[Line]:
-    """Return one line per period."""
-    names = ("scope", "name", "spent", "estimated", "held", "resets")
+def budget_lines(balances: Sequence[Balance], width: int, zone_at: Callable[[int], Zone]) -> list[Line]:
+    """Return one line per budget."""
+    names = ("scope", "name", "limit", "spent", "estimated", "held", "left", "resets")
     cells: list[list[Span | str]] = [[Span(name, "bold") for name in names]]
-    for period, amounts in rows:
-        resets = f"{utc(period.ends_ms):%Y-%m-%d %H:%M} UTC" if period.ends_ms else "never"
-        sums = (amounts.spent, amounts.estimated, amounts.held)
-        cells.append([period.scope, period.name, *map(money, sums), resets])
-    return table(cells, width, right=(2, 3, 4), drop=(5, 3))
+    for each in balances:
+        limit, ends_ms = each.bucket.limit_microusd, each.bucket.ends_ms
+        resets = head_at(ends_ms, zone_at(ends_ms))[1:-2] if ends_ms else "never"
+        sums = (each.spent, each.estimated, each.held + each.reserved)
+        cells.append(
+            [
+                each.bucket.scope.replace("_", " "),
+                each.bucket.name,
+                money(limit) if limit is not None else "none",
+                *map(money, sums),
+                money(max(each.left, 0)) if limit is not None else "",
+                resets,
+            ]
+        )
+    return table(cells, width, right=(2, 3, 4, 5, 6), drop=(4, 5, 7))
 
 
-def cost_report(lines: Iterable[Booked], since_ms: int, until_ms: int) -> dict[str, Any]:
+def cost_report(
+    lines: Iterable[Booked], since_ms: int, until_ms: int, zone_at: Callable[[int], Zone]
+) -> dict[str, Any]:
     """Return what these lines come to, in all and by purpose, model, day and user. Each breakdown sums to
-    `spent_usd`."""
+    `spent_usd`. `zone_at` returns the zone of days at a time."""
     booked = list(lines)
     total = sum((line.amounts for line in booked), Amounts())
     return {
@@ -82,7 +66,7 @@ def cost_report(lines: Iterable[Booked], since_ms: int, until_ms: int) -> dict[s
         "held_usd": usd(total.held),
         "by_purpose": _by((line.purpose, line.amounts.spent) for line in booked),
         "by_model": _by((line.model, line.amounts.spent) for line in booked),
-        "by_day": _by((f"{utc(line.begun_ms):%Y-%m-%d}", line.amounts.spent) for line in booked),
+        "by_day": _by((day_at(line.begun_ms, zone_at).name, line.amounts.spent) for line in booked),
         "by_user": _by((line.user, line.amounts.spent) for line in booked),
     }
 
