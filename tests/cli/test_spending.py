@@ -85,7 +85,7 @@ def limited(cli: Cli, *lines: str) -> None:
     cli.configure("\n".join([PRICES, "[budgets]", *lines, ""]))
 
 
-@pytest.mark.requirement("H3", "B2", "L2-07", "C24")
+@pytest.mark.requirement("H3", "B2", "L2-07")
 def test_a_reached_budget_ends_the_run_with_its_name_and_resume_sends_nothing(cli: Cli) -> None:
     limited(cli, 'day_usd = "0.10"', 'user_day_usd = "9.00"')
     model = cli.model(*[calls("list_dir") | used(15_000, 100)] * 30)

@@ -67,7 +67,7 @@ def run(stage: Stage, scenario: Scenario, *faults: Faults) -> Played:
 
 
 async def check_budgets(store: Store, scenario: Scenario, now_ms: int, session: str = "") -> None:
-    """Check that no budget is exceeded, and that nothing is reserved any more."""
+    """Check that no budget is exceeded, and that nothing stays reserved."""
     for each in await store.balances(
         buckets_of(scenario.budgets, session, "tester", now_ms, lambda _: UTC, is_all=True)
     ):
@@ -217,6 +217,26 @@ def test_runs_at_once_share_a_budget_and_each_has_its_answer(volatile: Stage) ->
         assert (await store.spent()).spent > 75_000
         for controller in controllers:
             await controller.__aexit__()
+
+    live(volatile, scenario, lives)
+
+
+@pytest.mark.requirement("C24")
+def test_a_user_who_has_spent_a_budget_keeps_nobody_else_from_working(volatile: Stage) -> None:
+    scenario = scene(user_day=60_000)
+
+    async def lives(make: Any, clock: JumpingClock, store: Store, settings: Any) -> None:
+        async with make() as controller:
+            for user in ("ann", "bob"):
+                session = await controller.open(f"test:{user}")
+                await controller.submit(session, owner(user), Send("Do it.", settings))
+                state = await controller.drive(session)
+                assert state.run is not None
+                assert state.run.reason == "budget_user_day"
+                assert 30_000 < (await store.spent(session=session)).spent <= 60_000
+            session = await controller.open("test:again")
+            await controller.submit(session, owner("ann"), Send("Do it.", settings))
+            assert (await controller.drive(session)).models.started == 0
 
     live(volatile, scenario, lives)
 

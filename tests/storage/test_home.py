@@ -472,7 +472,8 @@ async def test_a_command_that_waits_in_a_home_of_an_earlier_version_is_read_as_i
         earlier.execute("UPDATE inbox SET body = ?", (entry.body,))
         earlier.execute("ALTER TABLE leases DROP COLUMN term")
         earlier.execute("DROP TABLE deleted")
-        earlier.execute("DROP TABLE ledger")
+        for table in ("ledger", "reservations", "balances"):
+            earlier.execute(f"DROP TABLE {table}")
         earlier.execute("PRAGMA user_version = 2")
     store = SqliteStore.open(home)
     assert await store.inbox(an_id(1)) == [entry]

@@ -322,6 +322,8 @@ def _unseen(state: State, model: ModelFacts) -> Measure:
 
 def lowered(run: Run, limits: Limits, left_microusd: int) -> Limits:
     """Return the limits with no more money left than that."""
+    # An example: $2.00 for the run, of which $0.50 are used, and $0.30 are left today. Then the run is prepared as if
+    # its own limit were $0.80.
     too_much = cost_left(run, limits) - left_microusd
     return replace(limits, cost_microusd=limits.cost_microusd - too_much) if too_much > 0 else limits
 

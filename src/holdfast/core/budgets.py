@@ -38,6 +38,7 @@ def decide_claim(
         reservations: All that anybody has reserved.
     """
     session, attempt = claim.attempt.session, claim.attempt
+    # Another try under the same key replaces the last one. A side call leaves the last pass as it is.
     keys = {attempt.key} if claim.kept_microusd is None else {attempt.key, LAST_PASS_KEY}
     mine = [each for each in reservations if each.session == session and each.key in keys]
     others = [each for each in reservations if not (each.session == session and each.key in keys)]
@@ -54,6 +55,7 @@ def decide_claim(
     least = min(lefts)
     short = balances[lefts.index(least)] if least < wants else None
     claimed = Claimed(balances, short, least)
+    # A refused attempt reserves nothing, but the last pass keeps what it has: the run ends with it.
     if short is not None:
         return claimed, kept
     wanted = [attempt]
@@ -80,6 +82,7 @@ def buckets_of(
     is_all: bool = False,
 ) -> tuple[Bucket, ...]:
     """Return the budgets of a session and a user at a time. `is_all`: also those without a limit."""
+    # Home, month and day come first: `holdfast budget` always shows these three.
     day, month = day_at(now_ms, zone_at), month_at(now_ms, zone_at)
     found = (
         Bucket("home", budgets.home),

@@ -209,7 +209,7 @@ def _failed(state: State, event: e.ModelCallFailed) -> State:
 
 
 def _unready(state: State, event: e.ModelCallUnready) -> State:
-    # To wait for a budget is no attempt.
+    # A wait for a budget does not count as a failed attempt.
     is_attempt = event.failure.code != "budget_exhausted"
     failed_attempts = state.models.failed_attempts + is_attempt
     return with_models(state, retry_at_ms=event.retry_at_ms, failed_attempts=failed_attempts)

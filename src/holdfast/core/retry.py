@@ -40,6 +40,7 @@ def ready_at_ms(until_ms: int, attempts: int, most: int, seed: str, now_ms: int)
 
 def parked_until_ms(until_ms: int, now_ms: int) -> int:
     """Return when a run that waits for a budget looks again: when the period ends, and at least once a day."""
+    # Somebody may raise the limit meanwhile, and no wait of a session is longer than a day.
     return min(max(until_ms, now_ms + FIRST_DELAY_MS), now_ms + int(LONGEST_WAIT_S * 1000))
 
 

@@ -31,7 +31,7 @@ class Budgets(msgspec.Struct, frozen=True):
     month: int | None = None
     day: int | None = None
     user_month: int | None = None
-    """Of each user."""
+    """The limit of each user, as `user_day`."""
     user_day: int | None = None
     session: int | None = None
     zone: str = "UTC"
@@ -131,8 +131,7 @@ class Claimed(msgspec.Struct, frozen=True):
     balances: tuple[Balance, ...]
     """The budgets, without what the session itself has reserved under the keys of the claim."""
     short: Balance | None = None
-    """The budget with the least left, if it refuses. Then nothing is reserved, and the attempt's key has nothing any
-    more."""
+    """The budget with the least left, if it refuses. Then nothing new is reserved, and the attempt has nothing."""
     left: int = 0
     """What a claim of this session could get, in all of them."""
 

@@ -1,7 +1,7 @@
 """Budgets in the database: what is booked in each of them, and what is reserved.
 
-The sum of a budget is kept with the number of the last line of the books that it has, and brought forward by whoever
-needs it. So a commit writes one line, whatever is limited, and nobody adds up all lines at each attempt.
+The sum of a budget is kept with the number of the last line of the books that it has, and brought forward when it is
+needed. So a commit writes one line, whatever is limited, and nobody adds up all lines at each attempt.
 """
 
 from __future__ import annotations
