@@ -7,8 +7,10 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.protocol.fence import Backend, Finding, Launch
 from holdfast.protocol.settings import Walls
@@ -18,6 +20,7 @@ from holdfast.sandbox.process import Ended, Processes, clean_environment
 from holdfast.testing.clock import never_over
 from holdfast.tools.fencing import Fences
 from holdfast.tools.own import OwnPlaces
+from holdfast.tools.traces import Traces
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
 
@@ -62,6 +65,14 @@ def linked(folder: Path) -> Path:
     return folder / "linked"
 
 
+def linked_out(folder: Path) -> Path:
+    """A working tree whose `.git` links to a folder beside it, as those of `repo` do."""
+    made(folder / "linked")
+    (folder / "linked" / ".git").rename(folder / "store")
+    (folder / "linked" / ".git").symlink_to("../store")
+    return folder / "linked"
+
+
 async def ran(workspace: Path, command: str) -> Ended:
     sandbox = bubblewrap.make()
     assert isinstance(sandbox, Bubblewrap)
@@ -75,7 +86,7 @@ async def ran(workspace: Path, command: str) -> Ended:
         await processes.aclose()
 
 
-KINDS = [plain, worktree, submodule, linked]
+KINDS = [plain, worktree, submodule, linked, linked_out]
 
 
 @pytest.mark.requirement("L2")
@@ -104,7 +115,7 @@ async def test_work_is_recorded(tmp_path: Path, kind: Callable[[Path], Path]) ->
 async def test_nothing_that_git_runs_can_be_changed(
     tmp_path: Path, kind: Callable[[Path], Path], command: str
 ) -> None:
-    if kind is linked and "$d.away" in command:
+    if kind in (linked, linked_out) and "$d.away" in command:
         pytest.skip("A link can be replaced: nothing can be mounted on it. docs/security.md says so.")
     workspace = kind(tmp_path)
     common = Path(workspace, git(workspace, "rev-parse", "--git-common-dir"))
@@ -134,6 +145,63 @@ async def test_a_repository_that_does_not_lead_back_is_not_shown(tmp_path: Path)
     ended = await ran(workspace, f"git log; ls {other}")
     assert ended.exit_code
     assert "first" not in ended.output
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize("backend", get_args(Backend)[:2])
+async def test_work_is_recorded_where_a_link_leads_out_and_its_hooks_are_kept(
+    tmp_path: Path, backend: Backend
+) -> None:
+    top, store = linked_out(tmp_path), tmp_path / "store"
+    before = (store / "config").read_bytes()
+    evil = "echo true > .git/hooks/pre-commit; echo '[core] pager = x' >> .git/config; true"
+    for ended in await undone(top, backend, evil, WORK):
+        assert ended.exit_code == 0, ended.output
+    assert git(top, "log", "-1", "--format=%s") == "inside"
+    assert (store / "config").read_bytes() == before
+    assert not (store / "hooks" / "pre-commit").exists()
+
+
+OTHERS = {
+    "the repository of another project": "mkdir x; mv store x/.git; ln -sfn ../x/.git linked/.git",
+    "a part of one": "mkdir .git; mv store .git/; ln -sfn ../.git/store linked/.git",
+    "one with another working tree": "git -C linked config core.worktree ../x",
+    "one without a working tree": "git -C linked config core.bare true",
+    "one that a link of the workspace names": "ln -s ../store linked/in; ln -sfn in linked/.git",
+    "a folder that holds the workspace": "mv store/* .; ln -sfn .. linked/.git",
+    "one of a worktree": "echo ../x > store/gitdir",
+}
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize("other", OTHERS)
+def test_a_link_shows_no_repository_that_may_belong_to_somebody_else(tmp_path: Path, other: str) -> None:
+    top, fences = linked_out(tmp_path), Fences(OwnPlaces(), "/home/nobody")
+    assert fences.rules(str(top), Walls()).writable[1:]
+    subprocess.run(["bash", "-ec", OTHERS[other]], check=True, cwd=tmp_path)
+    assert fences.rules(str(top), Walls()).writable == (str(top),)
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize("backend", get_args(Backend)[:2])
+async def test_a_command_makes_no_link_to_a_repository_for_others(tmp_path: Path, backend: Backend) -> None:
+    """Neither for the next one, nor for one that begins beside it."""
+    linked_out(tmp_path)
+    top = tmp_path / "workspace"
+    top.mkdir()
+    launch = Launch(("true",), str(top), "test:link", {}, 60, 60, never_over)
+    fences = Fences(OwnPlaces(), "/home/nobody", backend, traces=Traces())
+    begun = await fences.around(launch, str(top), Walls(backend))
+    begun.check()
+    (top / ".git").symlink_to("../store")
+    beside = await fences.around(replace(launch, key="test:beside"), str(top), Walls(backend))
+    assert beside.fence is not None
+    assert beside.fence.writable == (str(top),)
+    assert begun.put_right is not None
+    assert begun.put_right().changed == (f"{top}/.git",)
+    after = await fences.around(replace(launch, key="test:after"), str(top), Walls(backend))
+    assert after.fence is not None
+    assert after.fence.writable == (str(top),)
 
 
 @pytest.mark.requirement("L2")

@@ -45,6 +45,7 @@ def test_what_a_sandbox_does_not_have_is_not_said() -> None:
     assert "/dev/shm" in said("bubblewrap", 128 + signal.SIGBUS)
     assert said("landlock", 128 + signal.SIGBUS) == ""
     assert "[sandbox] write" in said("landlock", 1, "/tmp/x: Permission denied")
+    assert "[sandbox] write" in said("landlock", 128, "fatal: not a git repository (or any of its parents)")
     busy = "mv: cannot move 'a' to 'b': Device or resource busy"
     assert "what controls other programs" in said("bubblewrap", 1, busy)
     assert said("landlock", 1, busy) == said("unsafe", 1, busy) == ""

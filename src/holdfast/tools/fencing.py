@@ -39,7 +39,7 @@ from holdfast.tools.git_folders import OF_OTHERS
 from holdfast.tools.git_identity import git_identity
 from holdfast.tools.git_made import is_loose
 from holdfast.tools.kept import keep, opened
-from holdfast.tools.led import Leads, first_on_the_way
+from holdfast.tools.led import Leads, first_on_the_way, way
 from holdfast.tools.own import OwnPlaces, own_places
 from holdfast.tools.repository import find
 from holdfast.tools.traces import Trace, Traces
@@ -224,7 +224,7 @@ class Fences:
         """
         self._check(workspace)
         return Fence(
-            writable=(workspace, *self._repository(workspace), *map(_real, walls.write)),
+            writable=(workspace, *self._repository(workspace, walls), *map(_real, walls.write)),
             readable=_readable(walls.read, readable),
             private=(self._home,),
             files=self._files((*walls.read, *walls.write)),
@@ -425,17 +425,29 @@ class Fences:
             raise Refused(_OTHER.format(asked=walls.backend, found=backend))
         return backend
 
-    def _repository(self, workspace: str) -> Sequence[str]:
+    def _repository(self, workspace: str, walls: Walls) -> Sequence[str]:
         """Return the folders of a repository that lies elsewhere, as a worktree's and a submodule's do. One that does
-        not lead back to the workspace is not shown.
+        not lead back to the workspace is not shown, unless a link leads there and it belongs to nobody else.
         """
         try:
-            repository = find(workspace, self._own)
+            repository = find(workspace, self._own, takes_link=self._is_lasting(workspace, walls))
         except (Refused, OSError):
             return ()
         if repository.top != workspace or is_inside(workspace, repository.folder):
             return ()
+        if is_inside(repository.folder, workspace) or is_inside(repository.common, self._home):
+            return ()
         return repository.common, repository.folder
+
+    def _is_lasting(self, workspace: str, walls: Walls) -> bool:
+        """Return whether `.git` is a link that no command which still runs has made or can lead elsewhere."""
+        link = os.path.join(workspace, ".git")
+        on_the_way, _ = way(link)
+        roots = (workspace, *map(_real, walls.write))
+        if on_the_way[:1] != [link] or any(is_within(roots, each) for each in on_the_way[1:]):
+            return False
+        place, others = seen([link]).get(link), self._traces.beside([workspace])
+        return all(each.before.get(link) == place for each in others if is_within(each.writable, link))
 
     def _files(self, shown: Iterable[str]) -> dict[str, str]:
         """Return the files of the home inside: who the user is for git, unless more of the real home is shown."""

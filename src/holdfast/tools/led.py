@@ -181,7 +181,7 @@ def _noted(path: str, by: str, roots: Collection[str], led: dict[str, None]) -> 
         roots: What commands may change.
         led: Where to note it.
     """
-    links, end = _way(path)
+    links, end = way(path)
     if not end or is_inside(end, by) or not _counts(end, roots) or _mode(end) < 0:
         return []
     if stat.S_ISDIR(_mode(end)) and may_be_repository(end):
@@ -199,7 +199,7 @@ def _counts(path: str, roots: Collection[str]) -> bool:
     return path not in roots and is_within(roots, path)
 
 
-def _way(path: str) -> tuple[list[str], str]:
+def way(path: str) -> tuple[list[str], str]:
     """Return the links on the way to a path, and where it leads, also if nothing is there; empty: nobody knows."""
     links: list[str] = []
     here, left = "/", path.split("/")[::-1]

@@ -7,7 +7,7 @@ config that has only harmless values. What git does not know of, it cannot run.
 """
 
 # Pathlib makes an object for each name.
-# ruff: noqa: PTH112, PTH118, PTH119, PTH120, PTH208, PTH211
+# ruff: noqa: PTH112, PTH114, PTH118, PTH119, PTH120, PTH208, PTH211
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from holdfast.clock import SYSTEM_CLOCK
 from holdfast.locks import Lock, try_lock
 from holdfast.policy.paths import is_inside
 from holdfast.tools.blocking import Refused
+from holdfast.tools.git_config import parsed
 from holdfast.tools.own import OwnPlaces
 from holdfast.tools.workspace import Root, open_to_read
 
@@ -86,8 +87,14 @@ def has_entry(workspace: str) -> bool:
     return bool(_top_of(workspace))
 
 
-def find(workspace: str, own: OwnPlaces) -> Repository:
+def find(workspace: str, own: OwnPlaces, *, takes_link: bool = False) -> Repository:
     """Return the repository of a workspace.
+
+    Args:
+        workspace: The workspace.
+        own: Holdfast's own files.
+        takes_link: Whether its `.git` may be a link to a repository elsewhere that belongs to nobody else, though
+            nothing there leads back.
 
     Raises:
         Refused: no folder has a `.git`, or its files lie where nothing in the workspace may lead.
@@ -102,7 +109,8 @@ def find(workspace: str, own: OwnPlaces) -> Repository:
     is_users = not is_inside(workspace, entry)
     if not is_users and not is_inside(workspace, folder):
         is_users = _leads_back(folder, entry, own)
-        if not is_users:
+        is_taken = takes_link and os.path.islink(entry) and _is_nobodys(folder, own)
+        if not (is_users or is_taken):
             raise Refused(
                 f".git leads to {folder}, outside the workspace, and nothing there leads back to it."
             )
@@ -115,7 +123,7 @@ def find(workspace: str, own: OwnPlaces) -> Repository:
         if not stat.S_ISDIR(os.lstat(os.path.join(common, name)).st_mode):
             raise Refused(f"The repository's `{name}` is not a folder, so it is not read.")
     if not is_users:
-        if not is_inside(workspace, common):
+        if not is_inside(workspace, common) and common != folder:
             raise Refused(
                 f"The repository names {common}, outside the workspace, for its objects (commondir)."
             )
@@ -272,6 +280,24 @@ def _leads_back(folder: str, entry: str, own: OwnPlaces) -> bool:
     with suppress(Refused, OSError):
         tree = _WORKTREE.search(_read(folder, "config", own, _SMALL_BYTES).decode(errors="replace"))
         return tree is not None and os.path.realpath(os.path.join(folder, tree[1])) == os.path.dirname(entry)
+    return False
+
+
+def _is_nobodys(folder: str, own: OwnPlaces) -> bool:
+    """Return whether a folder is a repository that nothing says to be of another working tree, or of none. A folder
+    from a stranger could link to every repository of this machine.
+    """
+    if ".git" in folder.casefold().split("/"):
+        return False
+    with suppress(Refused, OSError):
+        if any(os.path.lexists(os.path.join(folder, name)) for name in ("gitdir", "commondir")):
+            return False
+        head = _read(folder, "HEAD", own, _SMALL_BYTES).decode(errors="replace").rstrip("\n")
+        entries = parsed(_read(folder, "config", own, _SMALL_BYTES).decode(errors="replace"))
+        # A bare repository has no working tree, and a tree of its own is not this one.
+        says = {entry.key: entry.value.lower() for entry in entries or ()}
+        is_plain = "core.worktree" not in says and says.get("core.bare") in ("false", "no", "off", "0")
+        return _HEAD.match(head) is not None and is_plain
     return False
 
 

@@ -33,6 +33,10 @@ _REFUSED = (
     "in the sandbox, commands see only the workspace and the folders of the system, and change only the workspace, "
     f"$TMPDIR and $HOME. With [sandbox] read, a person shows them another folder. {_CHANGES}"
 )
+_NO_REPOSITORY = (
+    "in the sandbox, git sees the repository of the workspace, and not one of a folder above it, or one elsewhere "
+    "that belongs to another project. If the workspace has such a one, a person can show it with [sandbox] write"
+)
 _BY_WORDS = {
     r"MemoryError|cannot allocate memory|out of memory|bad_alloc":
         "each process has at most what [sandbox] memory allows",
@@ -43,6 +47,7 @@ _BY_WORDS = {
         _MANY,
     r"read-only file system":
         "in the sandbox, only the workspace can be changed, without what controls other programs. " + _CHANGES,
+    r"fatal: not a git repository": _NO_REPOSITORY,
     r"command not found|bad interpreter|required file not found|env: .{1,100}: no such file": _NOT_SHOWN,
 }  # fmt: skip
 """What programs say."""
