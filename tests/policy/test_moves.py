@@ -138,7 +138,7 @@ async def test_a_folder_that_nobody_may_enter_does_not_count(
     assert (await tree.verdict("command", "cd src; cat ../ws2/a.txt", "full")).verdict == "deny"
 
 
-async def test_twice_as_many_moves_cost_twice_as_much(tree: Reference) -> None:
+async def test_the_cost_of_moves_grows_with_their_number(tree: Reference) -> None:
     async def cost(count: int) -> float:
         costs = []
         for at in range(5):
@@ -149,4 +149,4 @@ async def test_twice_as_many_moves_cost_twice_as_much(tree: Reference) -> None:
         return min(costs)
 
     await cost(10)
-    assert await cost(160) < 3.2 * await cost(80)
+    assert await cost(160) < 24 * await cost(20)  # 64 times, if it grew with the square

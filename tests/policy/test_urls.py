@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -22,6 +21,7 @@ from holdfast.protocol.settings import settings_with
 from holdfast.protocol.tools import ToolSpec
 from holdfast.tools.facts import facts_of
 from holdfast.tools.own import OwnPlaces
+from tests.growth import grows_in_line
 
 ALLOWED = (
     "api.github.com", "packages.example.net", "*.files.example.net", "odd.example.net:8443", "127.0.0.1:8080",
@@ -187,14 +187,9 @@ def test_any_text_has_a_verdict(url: str) -> None:
 
 
 @pytest.mark.parametrize("piece", ["a.", "%", "%25", "@", "[", ":", "/", "-", "1.", "%e2"])
-def test_twice_the_length_of_a_url_takes_about_twice_the_time(piece: str) -> None:
-    def cost(n: int) -> float:
-        url, times = "https://" + piece * (n // len(piece)), []
-        for _ in range(7):
-            start = time.process_time()
-            for _ in range(20):
-                url_problem(url, ALLOWED)
-            times.append(time.process_time() - start)
-        return min(times)
+def test_the_cost_of_a_url_grows_with_its_length(piece: str) -> None:
+    def judge(chars: int) -> None:
+        for _ in range(20):
+            url_problem("https://" + piece * (chars // len(piece)), ALLOWED)
 
-    assert cost(7_000) <= 2.5 * cost(3_500) + 0.005
+    assert grows_in_line(judge, 900)

@@ -14,6 +14,7 @@ from holdfast.protocol.tools import Allowed, Refused
 from holdfast.tools import page as pages
 from holdfast.tools.builtin import make_tools
 from holdfast.tools.web import marked
+from tests.growth import grows_in_line
 from tests.tools.conftest import Bench
 from tests.tools.web_server import WebServer, response, web_server
 
@@ -180,16 +181,8 @@ def test_the_mark_of_a_text_follows_from_the_text_so_no_text_can_have_it_inside(
 @pytest.mark.parametrize(
     "piece", ["a", "\u202e", "a\u200b", "\r\n", "\r", "[end of page, mark ", "\U000e0041"]
 )
-def test_twice_the_length_of_a_text_takes_about_twice_the_time(piece: str) -> None:
-    def cost_s(chars: int) -> float:
-        text, times = piece * (chars // len(piece)), []
-        for _ in range(5):
-            start = time.process_time()
-            marked("page", text)
-            times.append(time.process_time() - start)
-        return min(times)
-
-    assert cost_s(400_000) <= 2.5 * cost_s(200_000) + 0.005
+def test_the_cost_of_a_text_grows_with_its_length(piece: str) -> None:
+    assert grows_in_line(lambda chars: marked("page", piece * (chars // len(piece))), 50_000)
 
 
 @pytest.mark.requirement("C12")

@@ -49,7 +49,7 @@ grep -q {BAIT} HIDDEN ../outside 2> /dev/null && echo read >> {UNFENCED}
 for each in {" ".join(KEPT)}; do echo '# bad' >> $each; done 2> /dev/null
 mv .git/hooks .git/moved 2> /dev/null; rm -rf .vscode 2> /dev/null; ln -s / sub/link 2> /dev/null
 kill -0 "$1" 2> /dev/null && echo seen >> {UNFENCED}
-curl -s -m 2 --noproxy '*' "http://127.0.0.1:$3/" && echo sent >> {UNFENCED}
+curl -sf -m 2 --noproxy '*' "http://127.0.0.1:$3/" && echo sent >> {UNFENCED}
 curl -s -m 2 "http://127.0.0.1:$3/" > /dev/null
 case $2 in
 0) ;;
