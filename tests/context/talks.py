@@ -22,7 +22,7 @@ from holdfast.providers.responses import ResponsesWire
 from holdfast.runtime.compacting import compacted
 
 OPENAI = OpenAIWire("openai", Dialect())
-ANTHROPIC = AnthropicWire("anthropic", caches_conversation=False)
+ANTHROPIC = AnthropicWire("anthropic", "blocks")
 RESPONSES = ResponsesWire("openai-responses")
 FACTS = ModelFacts("openai", "m")
 
@@ -97,7 +97,7 @@ class Talk:
                     wire=self.wire.name, base=hashlib.sha256(self.base).hexdigest(), keep=edit.keep,
                     tail=tail.decode(), sha256=edit.hasher.hexdigest(), size_bytes=len(body),
                     expected_tokens=1, output_cap_tokens=1, reserved_microusd=0, reserved_tokens=0,
-                    kinds=edit.kinds, rest=edit.rest,
+                    kinds=edit.kinds, rest=edit.rest, points=edit.points,
                 ),
             )
         )  # fmt: skip

@@ -425,6 +425,11 @@ def test_what_a_cut_and_its_undo_leave_of_the_last_request_counts_as_sent_before
 # --- another wire -----------------------------------------------------------------------------------
 
 
+def unmarked(body: bytes) -> bytes:
+    """A body without what says up to where a provider keeps it in its cache."""
+    return body.replace(b',"cache_control":{"type":"ephemeral"}', b"")
+
+
 @pytest.mark.parametrize(
     ("old", "new"), [(OPENAI, ANTHROPIC), (ANTHROPIC, OPENAI)], ids=["openai", "anthropic"]
 )
@@ -435,7 +440,7 @@ def test_another_wire_writes_the_whole_conversation_anew_and_goes_on_as_itself(o
         for number in range(5):
             each.turn(f"{number} {LONG}")
     talk.switch(new)
-    assert talk.send() == plain.send()
+    assert unmarked(talk.send()) == unmarked(plain.send())
     for each in (talk, plain):
         each.respond(Text("x"), call())
         each.result(1, LONG)

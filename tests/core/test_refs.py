@@ -98,7 +98,7 @@ def test_every_call_of_a_request_has_an_id_of_its_own_and_its_result_has_the_sam
 
 def _ids(records: Sequence[e.Record]) -> tuple[list[str], list[str]]:
     """Return the ids of all calls and of all results, as a request has them."""
-    wire, transcript = AnthropicWire("x", caches_conversation=False), Transcript()
+    wire, transcript = AnthropicWire("x", "blocks"), Transcript()
     calls, results = [], []
     for record in records:
         for said in transcript.add(record):

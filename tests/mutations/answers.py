@@ -56,7 +56,7 @@ ANSWERS = (
     ),
     Mutation(
         "a picture counts by its bytes",
-        "context/conversation.py",
+        "context/pieces.py",
         "return len(content) - quoted.weight_bytes if quoted.weight_bytes else 0",
         "return 0",
         "tests/cli/test_attachments.py",

@@ -146,7 +146,7 @@ def test_results_are_messages_of_a_user_that_nothing_inside_can_end(name: str) -
 
 @pytest.mark.parametrize(
     "inner",
-    [ScriptWire(), OpenAIWire("openai", Dialect()), AnthropicWire("anthropic", caches_conversation=False)],
+    [ScriptWire(), OpenAIWire("openai", Dialect()), AnthropicWire("anthropic", "blocks")],
     ids=lambda wire: wire.name,
 )
 def test_a_request_has_no_tools_and_no_calls(inner: Wire) -> None:

@@ -14,11 +14,13 @@ from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import Message, Reasoning, Text, ToolCall, ToolResult
 from holdfast.protocol.ports import Wire
 from holdfast.protocol.tools import ToolSpec
+from holdfast.protocol.wires import PointedWire
 from holdfast.providers.anthropic import AnthropicWire
 from holdfast.providers.http import HttpPool
 from holdfast.providers.openai import Dialect, OpenAIWire
-from holdfast.providers.registry import PROVIDERS, make_provider
+from holdfast.providers.registry import PROVIDERS, Caching, make_provider
 from holdfast.providers.responses import ResponsesWire
+from holdfast.runtime.in_text import wire_of
 from holdfast.testing.conformance_provider import written_request
 from holdfast.testing.valid_requests import problem
 
@@ -45,7 +47,7 @@ RESULTS = Message(
 TEMPLATE_TOKENS = 64  # what a chat template may add
 OPENAI = OpenAIWire("openai", Dialect())
 RESPONSES = ResponsesWire("openai")
-ANTHROPIC = AnthropicWire("openai", caches_conversation=True)
+ANTHROPIC = AnthropicWire("openai", "top")
 
 
 def elements(wire: Wire, message: Message) -> list[dict[str, Any]]:
@@ -181,11 +183,29 @@ def test_the_output_cap_has_the_name_that_the_server_knows(base_url: str, field:
 
 
 @pytest.mark.requirement("C5")
-def test_only_anthropic_itself_is_sent_the_marker_at_the_top() -> None:
+def test_only_anthropic_itself_is_sent_the_marker_at_the_top_and_others_get_marks_on_blocks() -> None:
     for base_url, is_marked in (("", True), ("http://127.0.0.1:8000", False)):
         entry = PROVIDERS["anthropic"]
         provider = make_provider(entry, model="m", base_url=base_url, api_key="k", http=HttpPool())
         assert ("cache_control" in json.loads(written_request(provider.wire, FACTS, [ASK]))) is is_marked
+        assert isinstance(provider.wire, PointedWire)
+        assert (provider.wire.cache_point(provider.wire.message(ASK)[0]) is None) is is_marked
+
+
+@pytest.mark.requirement("C5")
+@pytest.mark.parametrize("name", ["openai", "openai-responses"])
+def test_only_openai_itself_gets_the_session_as_the_key_of_its_cache(name: str) -> None:
+    for base_url, caching, key in (
+        ("", Caching(), "s1"),
+        ("", Caching("off"), None),
+        ("http://127.0.0.1:8000/v1", Caching(), None),
+    ):
+        provider = make_provider(
+            PROVIDERS[name], model="m", base_url=base_url, api_key="k", http=HttpPool(), caching=caching
+        )
+        wire = wire_of(provider.wire, FACTS, "s1")
+        assert json.loads(written_request(wire, FACTS, [ASK])).get("prompt_cache_key") == key
+        assert "prompt_cache_key" not in json.loads(written_request(provider.wire, FACTS, [ASK]))
 
 
 @pytest.mark.requirement("H3", "L2-07")
@@ -193,5 +213,7 @@ def test_only_anthropic_itself_is_sent_the_marker_at_the_top() -> None:
 def test_the_end_of_a_body_has_room_in_what_is_reserved_for_overhead(name: str, tmp_path: Path) -> None:
     (script := tmp_path / "m.jsonl").write_text('{"text":"hi"}\n')
     provider = make_provider(PROVIDERS[name], model=str(script), base_url="", api_key="key", http=HttpPool())
-    tail = provider.wire.tail(FACTS, OUTPUT_TOKENS_MAX, is_streaming=True, is_last_pass=True)
+    wire = wire_of(provider.wire, FACTS, "s" * 100)
+    tail = wire.tail(FACTS, OUTPUT_TOKENS_MAX, is_streaming=True, is_last_pass=True)
+    tail = tail.replace(b',"prompt_cache_key":"' + b"s" * 64 + b'"', b"")  # no model reads it
     assert len(tail) <= OVERHEAD_TOKENS - TEMPLATE_TOKENS

@@ -193,7 +193,7 @@ def _with(*steps: Step) -> Any:
 
 def _other_wire(lines: list[dict[str, Any]]) -> Provider:
     provider = script_from_lines(lines, "other")
-    provider.wire = AnthropicWire("other", caches_conversation=False)
+    provider.wire = AnthropicWire("other", "blocks")
     return provider
 
 

@@ -16,21 +16,30 @@ from msgspec.structs import replace
 
 from holdfast.context.attachments import enclosed, parts_of
 from holdfast.context.kinds import kinds_in
+from holdfast.context.pieces import (
+    Fragment,
+    Item,
+    Quote,
+    Unsent,
+    as_fresh,
+    found_in,
+    light_of,
+    texts_in,
+    unescaped,
+)
+from holdfast.context.points import Inserts, new_points, spliced
 from holdfast.context.transcript import QUOTABLE, SPOKEN, Said, Transcript, text_in
 from holdfast.protocol import events as e
 from holdfast.protocol.codec import json_text
 from holdfast.protocol.kinds import NO_KINDS, Kinds
 from holdfast.protocol.messages import Message, Text
 from holdfast.protocol.ports import Wire
-from holdfast.protocol.request import Enclosed, Fresh, Piece, Quoted, Request, is_within
+from holdfast.protocol.request import CachePoint, Enclosed, Fresh, Piece, Quoted, Request, is_within
 
 REQUESTED = tuple(sorted(event.__name__ for event in (e.ModelCallStarted, *QUOTABLE)))
 """The types of records that requests are made of: the intents, and the records that they quote."""
 FOLDED = SPOKEN | {e.RunStarted, e.RunStopped, e.ContextCompacted, e.ContextRestored}
 """The events that change a conversation."""
-QUOTE_FROM_CHARS = 64
-"""Shorter texts are cheaper to repeat than to quote."""
-
 
 # A worked example. Each message is encoded once and becomes a fragment:
 #     request 1:  base + [task] + tail                                 keep 0, rest: task
@@ -43,49 +52,6 @@ QUOTE_FROM_CHARS = 64
 # Bytes and hash of request 4 are made again, which costs as much as the view. It is self-contained, so a resume
 # reads the journal from there on. A compaction leaves much room, so this is rare. All other requests only append
 # to the buffer, so the running hash covers what is new and nothing else.
-
-
-Quote = tuple[Quoted, int, int]
-"""What a fragment quotes, and where in its bytes: first and after the last."""
-
-
-class Fragment(msgspec.Struct, frozen=True, gc=False):
-    """An encoded element of the list of messages."""
-
-    mark: str
-    seq: int
-    """As in `request.Fresh`."""
-    start: int
-    """Its place in the buffer."""
-    end: int
-    quotes: tuple[Quote, ...] = ()
-    light: int = 0
-    """How many of its bytes do not count, because media weigh less."""
-
-    @property
-    def size(self) -> int:
-        return self.end - self.start - self.light
-
-
-class Unsent(msgspec.Struct, frozen=True):
-    """An encoded element that the last request did not have."""
-
-    mark: str
-    seq: int
-    element: bytes
-    quotes: tuple[Quote, ...] = ()
-    light: int = 0
-    is_sent: bool = False
-    """Whether the last request had it, in a view that is compacted now."""
-    hollow: Piece = ()
-    """What it consists of, if its blobs were not read yet; its element is empty then."""
-
-    @property
-    def size(self) -> int:
-        return len(self.element) - self.light
-
-
-Item = Fragment | Unsent
 
 
 class _Hollow(msgspec.Struct, frozen=True):
@@ -104,7 +70,7 @@ class Edit(msgspec.Struct, frozen=True):
     chunks: tuple[bytes | bytearray, ...]
     """Base and fragments. They include the session's own buffer, which the next record changes."""
     size_bytes: int
-    """The size of all chunks together. Media count by their weight."""
+    """The size of all chunks together. Media count by their weight, and points not at all: no model reads them."""
     fresh_bytes: int
     """The number of bytes that the last request did not have, if it had the same base."""
     kinds: Kinds
@@ -113,10 +79,15 @@ class Edit(msgspec.Struct, frozen=True):
     """The hash of the chunks. Update it with the tail."""
     kept_bytes: int = 0
     """How many of its first bytes the last request had too, if that had the same base."""
+    points: tuple[CachePoint, ...] = ()
+    inserts: Inserts = ()
+    """The texts of the points, and where they are in the chunks."""
 
     def body(self, tail: bytes) -> bytes:
         """Return the whole body in one copy."""
-        return b"".join((*self.chunks, tail))
+        if not self.inserts:
+            return b"".join((*self.chunks, tail))
+        return b"".join((*spliced(self.chunks, self.inserts), tail))
 
 
 class _Rendered(msgspec.Struct, frozen=True):
@@ -124,8 +95,8 @@ class _Rendered(msgspec.Struct, frozen=True):
 
     rest: tuple[Fresh, ...]
     unsent: Sequence[Unsent]
-    hasher: hashlib._Hash
-    """The hash of base, buffer and the unsent elements."""
+    hasher: hashlib._Hash | None
+    """The hash of base, buffer and the unsent elements. None: the request has more than those."""
 
 
 class _Rough:
@@ -177,7 +148,11 @@ class Conversation:
         self._base = b""
         self._hasher = hashlib.sha256()
         self._hashed_bytes = 0
-        """How much of the buffer the running hash covers, after the base."""
+        """How much of the buffer the running hash covers, after the base. Nothing comes between those bytes."""
+        self._points: tuple[CachePoint, ...] = ()
+        """Those of the last request."""
+        self._answered = 0
+        """How many messages the last answered request had."""
         self._rendered: _Rendered | None = None
 
     @classmethod
@@ -201,6 +176,8 @@ class Conversation:
                 last, texts[seq] = None, text_in(event)
         if last is not None:
             conversation._kinds = last.kinds
+            conversation._points = last.points
+            conversation._answered = last.points[0].place + 1 if len(last.points) > 1 else 0
         return conversation, last
 
     def add(self, record: e.Record) -> None:
@@ -210,6 +187,8 @@ class Conversation:
             self._has_asked = True
             self._apply(record.event)
             self._sent_seq = record.seq
+        elif type(record.event) is e.Responded:
+            self._answered = len(self._fragments)
         elif type(record.event) is e.ContextRestored:
             self.is_stale = True
 
@@ -293,6 +272,7 @@ class Conversation:
         self._texts[seq] = text
         self._encoded_for, self._rendered = ("", 0), None
         self._kinds, self._last_sent = NO_KINDS, self.last_sent()
+        self._points, self._answered = (), 0
         self._forget_view()
 
     def _lifted(self, place: int, fragment: Fragment) -> Unsent:
@@ -303,7 +283,7 @@ class Conversation:
             self._texts |= hollow.texts
             return Unsent(mark, seq, b"", is_sent=True, hollow=hollow.piece)
         element = bytes(self._buffer[fragment.start : fragment.end])
-        self._texts.update((quoted, _unescaped(element[a:b])) for quoted, a, b in fragment.quotes)
+        self._texts.update((quoted, unescaped(element[a:b])) for quoted, a, b in fragment.quotes)
         return Unsent(mark, seq, element, fragment.quotes, light, is_sent=True)
 
     def last_sent(self) -> bytes:
@@ -321,7 +301,8 @@ class Conversation:
 
     def is_last_request(self, base: bytes, sent: Request) -> bool:
         """Return whether base, fragments and tail are exactly the bytes that were sent."""
-        hasher = self._running_hash(base)
+        inserts = self._inserts(sent.points, ())
+        hasher = self._hash(base, inserts, b"")
         hasher.update(sent.tail.encode())
         return hasher.hexdigest() == sent.sha256
 
@@ -353,7 +334,7 @@ class Conversation:
         for quoted, start, end in item.quotes:
             if isinstance(quoted, Enclosed):
                 own, at = own + element[at:start], end
-        return "\n".join(_texts_in(msgspec.json.decode(own + element[at:])))
+        return "\n".join(texts_in(msgspec.json.decode(own + element[at:])))
 
     def render(self, wire: Wire, base: bytes) -> Edit:
         """Return the next request. Changes nothing except the running hash. The intent that records the edit changes
@@ -362,10 +343,16 @@ class Conversation:
         new = self._written(wire)
         fresh = b",".join([each.element for each in new])
         rest = tuple([as_fresh(each) for each in new])
-        hasher = self._running_hash(base)
         added = b"," + fresh if self._fragments and new else fresh
-        hasher.update(added)
-        self._rendered = _Rendered(rest, new, hasher.copy())
+        known = len(self._fragments)
+
+        def element_at(place: int) -> bytes:
+            return self.element_of(new[place - known] if place >= known else self._fragments[place])
+
+        points = new_points(wire, self._answered, known + len(new), element_at)
+        inserts = self._inserts(points, new)
+        hasher = self._hash(base, inserts, added)
+        self._rendered = _Rendered(rest, new, None if inserts else hasher.copy())
         chunks = (base, self._buffer, added)
         light = self._light + sum([each.light for each in new])
         kept_bytes = len(base) + len(self._buffer) - self._light
@@ -380,6 +367,8 @@ class Conversation:
             kept_bytes=kept_bytes,
             kinds=self.kinds(wire, len(base)),
             hasher=hasher,
+            points=points,
+            inserts=[(len(base) + at, text) for at, text in inserts],
         )
 
     def aside(self, wire: Wire, base: bytes, text: str) -> Edit:
@@ -388,9 +377,9 @@ class Conversation:
         Changes nothing except the running hash, and recording it changes nothing either.
         """
         element = b",".join(map(bytes, wire.message(Message("user", (Text(text),), "data"))))
-        hasher = self._running_hash(base)
         added = b"," + element if self._fragments else element
-        hasher.update(added)
+        inserts = self._inserts(self._points, ())
+        hasher = self._hash(base, inserts, added)
         chunks = (base, self._buffer, added)
         return Edit(
             keep=len(self._fragments),
@@ -401,7 +390,36 @@ class Conversation:
             kept_bytes=len(base) + len(self._buffer) - self._light,
             kinds=kinds_in([(element, 0)], replace(self._kinds, base=len(base))),
             hasher=hasher,
+            points=self._points,
+            inserts=[(len(base) + at, text) for at, text in inserts],
         )
+
+    def _inserts(self, points: Sequence[CachePoint], new: Sequence[Unsent]) -> list[tuple[int, bytes]]:
+        """Return the texts of the points, and where in the buffer and what follows it they are."""
+        inserts: list[tuple[int, bytes]] = []
+        for point in points:
+            if point.place < len(self._fragments):
+                end = self._fragments[point.place].end
+            else:
+                more = new[: point.place - len(self._fragments) + 1]
+                end = len(self._buffer) + sum([len(each.element) + 1 for each in more])
+                end -= not self._fragments
+            inserts.append((end - point.back, point.text.encode()))
+        return inserts
+
+    def _hash(self, base: bytes, inserts: Inserts, added: bytes) -> hashlib._Hash:
+        """Return the hash over base, buffer and what follows it, with the texts in between. What comes before the
+        first of them is hashed once."""
+        if not inserts:
+            hasher = self._running_hash(base, len(self._buffer))
+            hasher.update(added)
+            return hasher
+        first = min(inserts[0][0], len(self._buffer))
+        hasher = self._running_hash(base, first)
+        rest = (memoryview(self._buffer)[first:], added)
+        for piece in spliced(rest, [(at - first, text) for at, text in inserts]):
+            hasher.update(piece)
+        return hasher
 
     def _written(self, wire: Wire | None) -> list[Unsent]:
         """Return the unsent messages in this wire format. Each is encoded once."""
@@ -443,19 +461,21 @@ class Conversation:
         media = [(quoted, content) for quoted, content in contents if quoted.weight_bytes]
         for each in wire.message(message):
             element = bytes(each)
-            light = sum([_light(quoted, content) for quoted, content in media if content.encode() in element])
+            light = sum(
+                [light_of(quoted, content) for quoted, content in media if content.encode() in element]
+            )
             yield Unsent(said.mark, said.seq, element, found_in(element, (*quotes, *contents)), light)
 
     def _filled(self, unsent: Unsent) -> Unsent:
         element, quotes, light = self._told(unsent.hollow)
         return Unsent(unsent.mark, unsent.seq, element, quotes, light, unsent.is_sent)
 
-    def _running_hash(self, base: bytes) -> hashlib._Hash:
-        """Return a copy of the hash over base and the whole buffer. This costs only what is new in the buffer."""
-        if base != self._base:
+    def _running_hash(self, base: bytes, end: int) -> hashlib._Hash:
+        """Return a copy of the hash over base and the buffer up to that byte. This costs only what is new there."""
+        if base != self._base or end < self._hashed_bytes:
             self._base, self._hasher, self._hashed_bytes = base, hashlib.sha256(base), 0
-        self._hasher.update(memoryview(self._buffer)[self._hashed_bytes :])
-        self._hashed_bytes = len(self._buffer)
+        self._hasher.update(memoryview(self._buffer)[self._hashed_bytes : end])
+        self._hashed_bytes = end
         return self._hasher.copy()
 
     def _apply(self, event: e.ModelCallStarted) -> None:
@@ -467,9 +487,11 @@ class Conversation:
         if request.rest and rendered is not None and request.rest is rendered.rest:
             for each in rendered.unsent:
                 self._append(each.mark, each.seq, each.element, each.quotes, each.light)
-            self._hasher, self._hashed_bytes = rendered.hasher, len(self._buffer)
+            if rendered.hasher is not None:
+                self._hasher, self._hashed_bytes = rendered.hasher, len(self._buffer)
         else:
             self._edit(request)
+        self._points = request.points
         self._unsent, self._encoded, self._encoded_for, self._texts = [], [], ("", 0), {}
         self._has_attachments, self.is_stale, self._last_sent = False, False, b""
         self._kinds = request.kinds
@@ -479,6 +501,7 @@ class Conversation:
         if (keep := request.keep) != len(self._fragments):
             known, old, hollow = self._fragments, self._buffer, self._hollow
             self._forget_view()
+            self._answered = min(self._answered, keep)
             self._hollow = {place: piece for place, piece in hollow.items() if place < keep}
             for each in known[:keep]:
                 self._append(each.mark, each.seq, old[each.start : each.end], each.quotes, each.light)
@@ -511,7 +534,7 @@ class Conversation:
             start, text = len(told), self._texts[part]
             told += json_text(text)
             quotes.append((part, start, len(told)))
-            light += _light(part, text) if type(part) is Enclosed else 0
+            light += light_of(part, text) if type(part) is Enclosed else 0
         return bytes(told), tuple(quotes), light
 
     def _append(
@@ -550,51 +573,3 @@ def rewritten(records: Sequence[e.Record], undone_seq: int = 0, last_sent: bytes
         if not (isinstance(record.event, e.ContextCompacted) and record.seq < undone_seq):
             conversation.carry(record)
     return conversation
-
-
-def found_in(element: bytes, texts: Iterable[tuple[Quoted, str]]) -> tuple[Quote, ...]:
-    """Return which of the texts the element contains, and where."""
-    quotes: list[Quote] = []
-    at = 0
-    for quoted, text in texts:
-        # A long result of a tool is in the journal only once, in its own record. The fragment says "the text of
-        # record 17", and has the bytes around it.
-        if len(text) < QUOTE_FROM_CHARS and isinstance(quoted, int):
-            continue
-        escaped = json_text(text)
-        start = element.find(escaped, at)
-        if start >= 0:
-            at = start + len(escaped)
-            quotes.append((quoted, start, at))
-    return tuple(quotes)
-
-
-def as_fresh(unsent: Unsent) -> Fresh:
-    """Return the element as literal texts and quotes of records. It reads back to exactly these bytes."""
-    piece: list[str | Quoted] = []
-    element, at = unsent.element, 0
-    for quoted, start, end in unsent.quotes:
-        piece += [element[at:start].decode(), quoted]
-        at = end
-    return Fresh(unsent.mark, unsent.seq, (*piece, element[at:].decode()))
-
-
-def _texts_in(value: Any) -> Iterator[str]:
-    match value:
-        case dict():
-            for key, each in value.items():
-                if key in ("text", "content"):
-                    yield from (each,) if isinstance(each, str) else _texts_in(each)
-        case list():
-            for each in value:
-                yield from _texts_in(each)
-
-
-def _unescaped(text: bytes) -> str:
-    """Return the text that `json_text` wrote."""
-    return msgspec.json.decode(b'"' + text + b'"', type=str)
-
-
-def _light(quoted: Enclosed, content: str) -> int:
-    """Return how many bytes of the content do not count."""
-    return len(content) - quoted.weight_bytes if quoted.weight_bytes else 0

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from holdfast.context.conversation import Edit, Unsent, as_fresh, found_in
+from holdfast.context.conversation import Edit
 from holdfast.context.kinds import kinds_in
+from holdfast.context.pieces import Unsent, as_fresh, found_in
 from holdfast.protocol.kinds import NO_KINDS
 from holdfast.protocol.messages import Message, Text
 from holdfast.protocol.ports import Wire

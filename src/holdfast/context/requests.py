@@ -64,7 +64,11 @@ def body_of(sent: Sent, base: bytes) -> bytes:
     Raises:
         StorageCorrupt: the bytes are not the ones that were sent.
     """
-    body = base + b",".join(sent.fragments) + sent.started.request.tail.encode()
+    points, fragments = sent.started.request.points, list(sent.fragments)
+    for point in points:
+        whole, at = fragments[point.place], len(fragments[point.place]) - point.back
+        fragments[point.place] = whole[:at] + point.text.encode() + whole[at:]
+    body = base + b",".join(fragments) + sent.started.request.tail.encode()
     if hashlib.sha256(body).hexdigest() != sent.started.request.sha256:
         where = f"request {sent.number} (record {sent.record.seq})"
         raise StorageCorrupt(f"{where} cannot be shown: its bytes do not match the recorded hash", hint=_HINT)

@@ -52,11 +52,24 @@ class Fresh(msgspec.Struct, frozen=True, gc=False):
     piece: Piece
 
 
+class CachePoint(msgspec.Struct, frozen=True, gc=False):
+    """A text in a fragment, because of which a provider keeps everything before it in its cache. The fragment is
+    stored without it, so it can move without a second copy of any message.
+    """
+
+    place: int
+    """The place of the fragment in the request."""
+    back: int
+    """How many bytes of the fragment come after it."""
+    text: str
+
+
 class Request(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A rendered and affordable request, as an edit of the request before it.
 
-    The body is `base` + the fragments, joined by commas + `tail`. The fragments are the first `keep` of the last
-    request, then `rest`. A request that keeps none begins anew: no earlier request is needed to read it.
+    The body is `base` + the fragments, joined by commas + `tail`, with the text of each of the `points`. The
+    fragments are the first `keep` of the last request, then `rest`. A request that keeps none begins anew: no earlier
+    request is needed to read it.
 
     The request of a side call is an edit of the last request for work, and the next request knows nothing of it.
     """
@@ -70,7 +83,7 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     sha256: str
     """The hash of the whole body, in hex."""
     size_bytes: int
-    """The size of the whole body. Media count by their weight (`messages.Attachment`)."""
+    """The size of the whole body without points. Media count by their weight (`messages.Attachment`)."""
     expected_tokens: int
     """What the input is likely to be."""
     output_cap_tokens: int
@@ -86,6 +99,8 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     rest: tuple[Fresh, ...] = ()
     left_microusd: int = -1
     """What budgets that are wider than the run had left for it, where that was less than the run's own; else -1."""
+    points: tuple[CachePoint, ...] = ()
+    """At the end of the last answered request, and at the end of this one; none where a provider needs none."""
 
 
 def quoted_in(request: Request) -> list[Quoted]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -22,12 +22,25 @@ from holdfast.providers.native import NativeProvider
 from holdfast.providers.openai import call_ids, valid_name
 
 API_VERSION = "2023-06-01"
+_HOST = "api.anthropic.com"
 
 _encode = msgspec.json.Encoder().encode
 _NOT_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]")
+_MARK = "cache_control"
+_BEGINNING = b'{"role":"user"'
+_ENDING = b"}]}"
+"""What comes after the last field of the last block of a message."""
+_EMPTY_BLOCKS = (b'"content":""}]}', b'"content":"","is_error":true}]}')
+"""How a message ends whose last block is empty. Inside a text, quotes have a backslash before them."""
 _THOUGHTS = ("thinking", "redacted_thinking")
 _NOTHING_SAID = "(no answer)"
 """Replaces an empty response: the API refuses a message without content."""
+
+
+Cache = Literal["top", "blocks", "off"]
+"""How a server learns what to keep in its cache. `top`: by one mark on the whole request, which ends at the last
+message. `blocks`: by marks on blocks. The system prompt has a mark in both.
+"""
 
 
 class AnthropicWire:
@@ -39,12 +52,13 @@ class AnthropicWire:
     name = "anthropic"
     keeps_tools = True
 
-    def __init__(self, provider: str, *, caches_conversation: bool) -> None:
-        """`caches_conversation`: the server accepts the marker at the top level of a request, which ends the cached
-        prefix at the last message. So messages never change.
-        """
+    def __init__(self, provider: str, cache: Cache, *, keeps_an_hour: bool = False) -> None:
+        """`keeps_an_hour`: what is in the cache stays there for an hour, and not for five minutes."""
         self._provider = provider
-        self._cache = ',"cache_control":{"type":"ephemeral"}' if caches_conversation else ""
+        kept = {"type": "ephemeral", "ttl": "1h"} if keeps_an_hour else {"type": "ephemeral"}
+        self._kept: dict[str, Any] = {} if cache == "off" else {_MARK: kept}
+        text = f',"{_MARK}":{_encode(kept).decode()}'
+        self._top, self._inserted = (text if cache == "top" else ""), (text if cache == "blocks" else "")
 
     def base(self, facts: ModelFacts, system: str, tools: Sequence[ToolSpec]) -> bytes:
         """Encode model, system text and tools, with a cache marker. See `ports.Wire`."""
@@ -52,7 +66,7 @@ class AnthropicWire:
         if tools:
             chunks += [b',"tools":', _encode([_tool(spec) for spec in tools])]
         if system:
-            block = {"type": "text", "text": system, "cache_control": {"type": "ephemeral"}}
+            block = {"type": "text", "text": system, **self._kept}
             chunks += [b',"system":', _encode([block])]
         chunks.append(b',"messages":[')
         return b"".join(chunks)
@@ -72,7 +86,14 @@ class AnthropicWire:
         """Encode cache marker, output cap and streaming; in the final pass also that no tool may be called."""
         streaming = ',"stream":true' if is_streaming else ""
         final = ',"tool_choice":{"type":"none"}' if is_last_pass else ""
-        return f']{self._cache},"max_tokens":{output_cap_tokens}{final}{streaming}}}'.encode()
+        return f']{self._top},"max_tokens":{output_cap_tokens}{final}{streaming}}}'.encode()
+
+    def cache_point(self, element: bytes) -> tuple[int, str] | None:
+        """Return the mark for the last block of a user's message. An empty block may have none, and only responses
+        have thinking, which may have none either. See `ports.PointedWire`."""
+        if not self._inserted or element.endswith(_EMPTY_BLOCKS) or not element.startswith(_BEGINNING):
+            return None
+        return len(_ENDING), self._inserted
 
     def _block(self, part: Part, ids: dict[str, str]) -> dict[str, Any] | None:
         match part:
@@ -124,11 +145,25 @@ def _input(arguments: str) -> msgspec.Raw | dict[str, Any]:
     return msgspec.Raw(arguments.encode()) if isinstance(value, dict) and arguments else {}
 
 
-def anthropic_provider(provider: str, base_url: str, api_key: str, http: HttpPool) -> NativeProvider:
-    """Return a provider at `base_url`, with or without the API's version (`https://api.anthropic.com`)."""
+def anthropic_provider(
+    provider: str,
+    base_url: str,
+    api_key: str,
+    http: HttpPool,
+    *,
+    cache: Literal["auto", "blocks", "off"] = "auto",
+    keeps_an_hour: bool = False,
+) -> NativeProvider:
+    """Return a provider at `base_url`, with or without the API's version (`https://api.anthropic.com`). `auto` marks
+    the whole request where the server is known to read that mark, otherwise blocks."""
     root = base_url.rstrip("/").removesuffix("/v1")
+    reads_top = cache == "auto" and urlsplit(root).hostname == _HOST
     return NativeProvider(
-        AnthropicWire(provider, caches_conversation=urlsplit(root).hostname == "api.anthropic.com"),
+        AnthropicWire(
+            provider,
+            "off" if cache == "off" else "top" if reads_top else "blocks",
+            keeps_an_hour=keeps_an_hour,
+        ),
         f"{root}/v1/messages",
         http,
         MessageReader,

@@ -25,6 +25,7 @@ from holdfast.protocol.messages import (
     calls_of,
     text_of,
 )
+from holdfast.protocol.ports import Wire
 from holdfast.protocol.tools import ToolSpec
 from holdfast.providers.http import HttpPool
 from holdfast.providers.native import NativeProvider
@@ -34,6 +35,8 @@ from holdfast.providers.signed_calls import SignedReader, extras
 _encode = msgspec.json.Encoder().encode
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 _NAME_CHARS = 64
+_KEY_CHARS = 64
+"""The service refuses a longer key for its cache."""
 
 
 class Dialect(msgspec.Struct, frozen=True):
@@ -51,6 +54,8 @@ class Dialect(msgspec.Struct, frozen=True):
     """If true, the server refuses content that is a list of parts."""
     call_id_chars: int = 0
     """The id of a call must have exactly this many letters and digits; 0 allows any text."""
+    has_cache_key: bool = False
+    """Whether the server keeps requests with the same `prompt_cache_key` together."""
     longest_call_id: int = 0
     """The most characters of the id of a call; 0 for any number."""
 
@@ -61,9 +66,16 @@ class OpenAIWire:
     name = "openai"
     keeps_tools = False
 
-    def __init__(self, provider: str, dialect: Dialect) -> None:
+    def __init__(self, provider: str, dialect: Dialect, *, cache_key: str = "") -> None:
         self._provider = provider
         self._dialect = dialect
+        self._key = cache_key_field(cache_key)
+
+    def keyed(self, session: str) -> Wire:
+        """See `ports.KeyedWire`."""
+        if not self._dialect.has_cache_key:
+            return self
+        return OpenAIWire(self._provider, self._dialect, cache_key=session)
 
     def base(self, facts: ModelFacts, system: str, tools: Sequence[ToolSpec]) -> bytes:
         """Encode model and tools, with the system message first in the list. See `ports.Wire`."""
@@ -99,7 +111,7 @@ class OpenAIWire:
         """Encode output cap and streaming. The base of the final pass has no tools."""
         asked = ',"stream_options":{"include_usage":true}' if self._dialect.has_stream_options else ""
         streaming = f',"stream":true{asked}' if is_streaming else ""
-        return f'],"{self._dialect.cap_field}":{output_cap_tokens}{streaming}}}'.encode()
+        return f'],"{self._dialect.cap_field}":{output_cap_tokens}{self._key}{streaming}}}'.encode()
 
     def _content(self, message: Message) -> str | list[dict[str, Any]]:
         """Return the words as a text; with attachments, a list of parts, if the server takes one."""
@@ -183,6 +195,11 @@ def call_ids(message: Message) -> dict[str, str]:
         return {calls[0].call_id: calls[0].ref or calls[0].call_id}
     counts = Counter(call.ref for call in calls)
     return {call.call_id: call.ref if call.ref and counts[call.ref] == 1 else call.call_id for call in calls}
+
+
+def cache_key_field(session: str) -> str:
+    """Return the field that names a session to OpenAI, which keeps the requests of one name in one cache."""
+    return f',"prompt_cache_key":{_encode(session[:_KEY_CHARS]).decode()}' if session else ""
 
 
 def fitted_id(given: str, chars: int) -> str:

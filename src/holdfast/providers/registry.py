@@ -238,7 +238,26 @@ def address_of(entry: Entry, base_url: str = "") -> str:
     return address
 
 
-def make_provider(entry: Entry, *, model: str, base_url: str, api_key: str, http: HttpPool) -> Provider:
+class Caching(msgspec.Struct, frozen=True):
+    """How a provider learns what to keep in its cache."""
+
+    marks: Literal["auto", "blocks", "off"] = "auto"
+    """`auto`: in the way that the server is known to read best."""
+    keeps_an_hour: bool = False
+
+
+_USUAL_CACHING = Caching()
+
+
+def make_provider(
+    entry: Entry,
+    *,
+    model: str,
+    base_url: str,
+    api_key: str,
+    http: HttpPool,
+    caching: Caching = _USUAL_CACHING,
+) -> Provider:
     """Return the provider at that address with that key. The caller closes `http`, which is shared.
 
     Only `script` uses `model`: it is the path of the file. Each script has its own provider.
@@ -255,10 +274,15 @@ def make_provider(entry: Entry, *, model: str, base_url: str, api_key: str, http
     if not (key.isascii() and key.isprintable()):
         raise UsageError(f"The API key for {entry.name} contains characters that no key has.")
     if entry.wire == "anthropic":
-        return anthropic_provider(entry.name, address, key, http)
+        marks, keeps_an_hour = caching.marks, caching.keeps_an_hour
+        return anthropic_provider(entry.name, address, key, http, cache=marks, keeps_an_hour=keeps_an_hour)
+    is_openai = urlsplit(address).hostname == _OPENAI_HOST
+    has_cache_key = is_openai and caching.marks != "off"
     if entry.wire == "responses":
-        return responses_provider(entry.name, address, key, http)
+        return responses_provider(entry.name, address, key, http, has_cache_key=has_cache_key)
     dialect = entry.dialect
-    if urlsplit(address).hostname == _OPENAI_HOST:
-        dialect = msgspec.structs.replace(dialect, cap_field="max_completion_tokens", longest_call_id=40)
+    if is_openai:
+        dialect = msgspec.structs.replace(
+            dialect, cap_field="max_completion_tokens", longest_call_id=40, has_cache_key=has_cache_key
+        )
     return openai_provider(entry.name, address, key, http, dialect)

@@ -15,10 +15,11 @@ import msgspec
 
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult
+from holdfast.protocol.ports import Wire
 from holdfast.protocol.tools import ToolSpec
 from holdfast.providers.http import HttpPool
 from holdfast.providers.native import NativeProvider
-from holdfast.providers.openai import call_ids, valid_name
+from holdfast.providers.openai import cache_key_field, call_ids, valid_name
 from holdfast.providers.responses_reply import ResponseReader
 
 _encode = msgspec.json.Encoder().encode
@@ -38,8 +39,17 @@ class ResponsesWire:
     name = "responses"
     keeps_tools = True
 
-    def __init__(self, provider: str) -> None:
+    def __init__(self, provider: str, *, has_cache_key: bool = False, cache_key: str = "") -> None:
+        """`has_cache_key`: the server keeps requests with the same key together."""
         self._provider = provider
+        self._has_cache_key = has_cache_key
+        self._key = cache_key_field(cache_key)
+
+    def keyed(self, session: str) -> Wire:
+        """See `ports.KeyedWire`."""
+        if not self._has_cache_key:
+            return self
+        return ResponsesWire(self._provider, has_cache_key=True, cache_key=session)
 
     def base(self, facts: ModelFacts, system: str, tools: Sequence[ToolSpec]) -> bytes:
         """Encode model, tools and instructions, and what the service shall not keep. See `ports.Wire`."""
@@ -80,7 +90,7 @@ class ResponsesWire:
         """Encode output cap and streaming; in the last pass also that no tool may be called."""
         streaming = ',"stream":true' if is_streaming else ""
         final = ',"tool_choice":"none"' if is_last_pass else ""
-        return f'],"max_output_tokens":{output_cap_tokens}{final}{streaming}}}'.encode()
+        return f'],"max_output_tokens":{output_cap_tokens}{self._key}{final}{streaming}}}'.encode()
 
     def _said(self, message: Message) -> Iterator[dict[str, Any]]:
         """Yield the items of a response in their order. Reasoning goes back with what followed it, and only to the
@@ -161,10 +171,12 @@ def _tool(spec: ToolSpec) -> dict[str, Any]:
     }
 
 
-def responses_provider(provider: str, base_url: str, api_key: str, http: HttpPool) -> NativeProvider:
+def responses_provider(
+    provider: str, base_url: str, api_key: str, http: HttpPool, *, has_cache_key: bool
+) -> NativeProvider:
     """Return a provider at `base_url`, which ends in the API's version (`https://api.openai.com/v1`)."""
     return NativeProvider(
-        ResponsesWire(provider),
+        ResponsesWire(provider, has_cache_key=has_cache_key),
         f"{base_url.rstrip('/')}/responses",
         http,
         ResponseReader,

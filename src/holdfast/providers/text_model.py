@@ -32,6 +32,7 @@ from holdfast.protocol.outcomes import ModelFailure
 from holdfast.protocol.ports import Delta, ModelAttempt, Provider, Wire
 from holdfast.protocol.text_formats import UNREADABLE
 from holdfast.protocol.tools import ToolSpec
+from holdfast.protocol.wires import PointedWire
 from holdfast.providers.text_blocks import RawCall
 from holdfast.providers.text_calls import Reading, Rejected, TextReader, read_text
 from holdfast.providers.text_formats import form_of
@@ -95,6 +96,10 @@ class TextWire:
     ) -> bytes:
         """Encode the end of the request. See `ports.Wire`."""
         return self._wire.tail(facts, output_cap_tokens, is_streaming=is_streaming, is_last_pass=False)
+
+    def cache_point(self, element: bytes) -> tuple[int, str] | None:
+        """See `ports.PointedWire`."""
+        return self._wire.cache_point(element) if isinstance(self._wire, PointedWire) else None
 
     def _own(self, message: Message) -> Message:
         """Return a response of the model as it wrote it: its words, and its calls as blocks."""

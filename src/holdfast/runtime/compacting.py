@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.context.clip import clip
-from holdfast.context.conversation import Conversation, Item
+from holdfast.context.conversation import Conversation
 from holdfast.context.handles import READ_OUTPUT, RECALL_HISTORY, handle_of_record
 from holdfast.context.kept import kept_share, plain
+from holdfast.context.pieces import Item
 from holdfast.core import compaction, ledger, plan
 from holdfast.core.compaction import Compaction, View
 from holdfast.core.state import State

@@ -12,10 +12,13 @@ from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.ports import Provider, Tools, Wire
 from holdfast.protocol.settings import Settings
 from holdfast.protocol.tools import ToolSpec
+from holdfast.protocol.wires import KeyedWire
 
 
 def wire_of(wire: Wire, facts: ModelFacts, session: str) -> Wire:
     """Return how to write requests of a session to a model."""
+    if isinstance(wire, KeyedWire):
+        wire = wire.keyed(session)
     if not facts.text_calls:
         return wire
     from holdfast.providers.text_model import TextWire  # only such models need the formats

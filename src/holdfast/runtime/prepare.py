@@ -287,6 +287,7 @@ class Planner:
             fresh_bytes=fresh_bytes,
             kinds=edit.kinds,
             rest=edit.rest,
+            points=edit.points,
         )
 
     def _reasons(
