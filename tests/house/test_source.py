@@ -41,7 +41,7 @@ BOUNDED = {
     "runtime/mailbox.py:deque": "what one session does at once, and the commands that its inbox holds",
     "sandbox/process.py:deque": "cut to `kept_bytes` with each chunk",
     "sandbox/system.py:deque": "the folders below one place, whose names are counted",
-    "sandbox/system.py:secrets_of_system": "one system",
+    "sandbox/system.py:secrets_at": "one system",
     "storage/sqlite.py:deque": "one connection for each thread that reads",
     "storage/writer.py:SimpleQueue": "filled up to `capacity`; then senders wait",
     "storage/writer.py:deque": "senders that wait, each in a task of its own",

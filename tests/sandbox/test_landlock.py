@@ -366,12 +366,13 @@ def test_all_that_landlock_knows_is_refused_and_no_rule_lets_a_program_make_or_c
 
 @pytest.mark.requirement("L2")
 async def test_a_file_in_place_of_a_folder_of_the_system_can_be_used_as_a_file(
-    processes: Processes, scene: Scene, tmp_path: Path
+    processes: Processes, scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changed = tmp_path / "changed"
     changed.mkdir()
     sandbox = Landlock(7)
-    sandbox._system.append((str(changed), 0b1101))
+    rules = [*sandbox._of_system(), (str(changed), 0b1101)]
+    monkeypatch.setattr(sandbox, "_of_system", lambda: rules)
     changed.rmdir()
     changed.write_text("a file\n")
     processes.confine(sandbox)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import aclosing
 from pathlib import Path
 
@@ -65,7 +65,7 @@ SEEN = {
 def top(tmp_path: Path) -> Iterator[Path]:
     """A system of its own."""
     yield tmp_path / "top"
-    system.secrets_of_system.cache_clear()
+    system.secrets_at.cache_clear()
 
 
 def write(top: Path, files: dict[str, str]) -> None:
@@ -75,7 +75,7 @@ def write(top: Path, files: dict[str, str]) -> None:
 
 
 def found(top: Path) -> set[str]:
-    system.secrets_of_system.cache_clear()
+    system.secrets_at.cache_clear()
     return {str(Path(path).relative_to(top)) for path in system.secrets_of_system(str(top))}
 
 
@@ -104,6 +104,64 @@ def test_in_etc_what_others_may_not_read_is_hidden_whatever_its_name(top: Path) 
     assert found(top) == {"etc/vpn/b.conf", "etc/vault"}
 
 
+def hidden(top: Path) -> set[str]:
+    """What is hidden by a process that has looked before."""
+    return {str(Path(path).relative_to(top)) for path in system.secrets_of_system(str(top))}
+
+
+CHANGES: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "a new file": ("opt/a/b/.env", lambda path: path.touch()),
+    "a file in a new folder": ("opt/a/new/.env", lambda path: write(path.parent, {".env": "x"})),
+    "a file with a new name": ("opt/a/b/x.key", lambda path: path.with_name("plain").rename(path)),
+    "passwords of the system": ("etc/shadow", lambda path: path.touch()),
+    "a folder of the system": ("etc/wireguard", lambda path: path.mkdir()),
+    "a key in a file of certificates": ("opt/a/cert.pem", lambda path: path.write_text(CERTIFICATE + KEY)),
+    "what a link leads to": ("opt/a/target", lambda path: path.touch()),
+}
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_becomes_secret_in_the_system_is_hidden_from_the_next_command(
+    top: Path, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(top, {"opt/a/b/plain": "", "opt/a/cert.pem": CERTIFICATE, "etc/hosts": ""})
+    (top / "opt/a/.env").symlink_to("target")
+    monkeypatch.setattr(system, "_FRESH_NS", 0)
+    assert hidden(top) == set()
+    path, make = CHANGES[change]
+    make(top / path)
+    assert hidden(top) == {path}
+    shutil.rmtree(top / path) if (top / path).is_dir() else (top / path).unlink()
+    assert hidden(top) == set()
+
+
+def test_the_system_is_looked_at_again_only_if_it_has_changed_or_may_have(
+    top: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(top, {"opt/a/plain": "", "etc/shadow": ""})
+    first = system.secrets_of_system(str(top))
+    assert system.secrets_of_system(str(top)) is not first, "its folders are younger than two seconds"
+    monkeypatch.setattr(system, "_FRESH_NS", 0)
+    first = system.secrets_of_system(str(top))
+    assert system.secrets_of_system(str(top)) is first
+    (top / "opt/a/new").touch()
+    assert system.secrets_of_system(str(top)) is not first
+
+
+def test_very_many_folders_take_turns_and_none_is_forgotten(
+    top: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(system, "_IN_TURN", 3)
+    monkeypatch.setattr(system, "_FRESH_NS", 0)
+    write(top, {**{f"opt/{number}/x": "" for number in range(10)}, "etc/hosts": ""})
+    assert hidden(top) == set()
+    write(top, {"etc/shadow": "x"})
+    assert hidden(top) == {"etc/shadow"}
+    write(top, {"opt/7/.env": "x"})
+    assert "opt/7/.env" in [path for _ in range(5) for path in hidden(top)]
+
+
 def test_very_many_secret_files_of_a_folder_are_hidden_with_it(top: Path) -> None:
     write(top, {f"opt/keys/{number}.p12": "x" for number in range(system.MOST_OF_FOLDER + 1)})
     write(top, {f"opt/{number}.p12": "x" for number in range(system.MOST_OF_FOLDER + 1)})
@@ -124,7 +182,7 @@ def shown() -> Iterator[Path]:
     """A folder that no sandbox has of its own, as it has one for `/tmp`."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         yield Path(folder)
-    system.secrets_of_system.cache_clear()
+    system.secrets_at.cache_clear()
 
 
 def made(backend: Backend) -> Bubblewrap | Landlock:
@@ -139,16 +197,21 @@ def made(backend: Backend) -> Bubblewrap | Landlock:
 async def test_what_is_secret_of_the_system_cannot_be_read_unless_a_person_names_it(
     backend: Backend, shown: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write(shown, {"shop/.env": BAIT, "shop/gone.key": BAIT, "ci/.ssh/id": BAIT, "shop/a": "seen"})
+    write(
+        shown,
+        {"shop/.env": BAIT, "shop/gone.key": BAIT, "ci/.ssh/id": BAIT, "shop/a": "seen", "shop/new/a": ""},
+    )
     monkeypatch.setattr(system, "_LOOKED_AT", ("etc", str(shown).removeprefix("/")))
     monkeypatch.setattr(system, "SYSTEM", (*system.SYSTEM, str(shown)))
     for module in (bubblewrap, landlock):
         monkeypatch.setattr(module, "SYSTEM", system.SYSTEM)
-    system.secrets_of_system.cache_clear()
+    system.secrets_at.cache_clear()
     sandbox, fences = made(backend), fencing.Fences(OwnPlaces(), str(tmp_path / "home"), backend)
+    system.secrets_of_system()
+    write(shown, {"shop/new/id_rsa": BAIT})  # comes when commands have run already
     (shown / "shop/gone.key").unlink()
     (tmp_path / "workspace").mkdir()
-    command = f"cd {shown}; {{ cat shop/.env; cat ci/.ssh/id; cat shop/a; }} 2>/dev/null"
+    command = f"cd {shown}; {{ cat shop/.env; cat shop/new/*; cat ci/.ssh/id; cat shop/a; }} 2>/dev/null"
     async with aclosing(Processes(sandbox)) as processes:
         for named, output in ((), "seen"), ((str(shown / "ci/.ssh/id"),), f"{BAIT}seen"):
             # The program needs the folder. It is shown anyway, without what is hidden in it.

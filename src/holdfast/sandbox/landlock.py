@@ -90,7 +90,8 @@ class Landlock:
             self._handled.append(_TCP)
         if abi >= _SCOPES_ABI:
             self._handled.append(_SCOPES)
-        self._system = [*_system(files)]
+        self._hidden: tuple[str, ...] | None = None
+        self._system: list[tuple[str, int]] = []
         self._filters = {each: seccomp.shared_program(has_network=each) for each in (False, True)}
         self._found: Finding | None = None
 
@@ -126,7 +127,7 @@ class Landlock:
         rights = Rights(
             handled=tuple(self._handled),
             opened=tuple((fd, granted[path]) for fd, path in opened.items()),
-            paths=(*self._system, *self._of_shared_memory(), (own, self._all)),
+            paths=(*self._of_system(), *self._of_shared_memory(), (own, self._all)),
             folders=(own, home, temporary),
             files={**({authorities: launch.authorities.decode()} if launch.authorities else {}), **moved},
             links={_moved(path, known_home, home): path for path in _within(known_home, opened.values())},
@@ -154,6 +155,13 @@ class Landlock:
             },
             limits=limits(fence),
         )
+
+    def _of_system(self) -> list[tuple[str, int]]:
+        """Return the rights to what the system shows, without what is secret there now."""
+        hidden = secrets_of_system()
+        if hidden is not self._hidden:  # it was looked for again, and folders beside it may be new, too
+            self._hidden, self._system = hidden, [*_system(self._handled[0], hidden)]
+        return self._system
 
     def _of_shared_memory(self) -> Iterable[tuple[str, int]]:
         """Return the right to memory that processes share, which semaphores need; only where nobody else uses it."""
@@ -207,9 +215,8 @@ def parts(root: str, hidden: Iterable[str]) -> Iterator[str]:
             yield from parts(os.path.join(root, name), inside)
 
 
-def _system(files: int) -> Iterator[tuple[str, int]]:
+def _system(files: int, hidden: Collection[str]) -> Iterator[tuple[str, int]]:
     """Yield the rights to the folders of the system, to devices and to what the kernel tells of itself."""
-    hidden = secrets_of_system()
     for root in SYSTEM:
         if not os.path.islink(root) and os.path.isdir(root):
             found = [*parts(root, hidden)]

@@ -1,7 +1,7 @@
 """What every sandbox shows of the system, what it hides there, and the limits that the kernel knows."""
 
 # Pathlib makes an object for each of thousands of names.
-# ruff: noqa: PTH112, PTH113, PTH115, PTH118, PTH120, PTH123
+# ruff: noqa: PTH112, PTH113, PTH115, PTH116, PTH118, PTH120, PTH123
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from contextlib import suppress
 from functools import cache
 from itertools import islice
 from pathlib import Path
+from threading import Lock
 
+from holdfast.clock import SYSTEM_CLOCK
 from holdfast.policy.paths import is_inside, is_within, secret_rule
 from holdfast.protocol.fence import Fence
 
@@ -62,24 +64,81 @@ _PROGRAMS = frozenset(
 )
 """Where programs of the system are, also where root may change them."""
 _MOST_OPEN_FILES = 4096
+_IN_TURN = 256
+"""How many folders outside of `/etc` are asked before a command whether they have changed: 0.4 ms. If there are more,
+they take turns.
+"""
+_FRESH_NS = 2_050_000_000
+"""What changed within this time may change again and have the same time, or get the mode that makes it secret."""
+
+_Mark = tuple[int, int, int]
+
+
+class Secrets:
+    """What nobody may read of the system, and all that was looked at to find it, with the mark that each has while
+    it does not change.
+    """
+
+    def __init__(self, top: str) -> None:
+        self._top = top
+        self._lock = Lock()
+        self._settings: list[tuple[str, _Mark | None]] = []
+        self._others: list[tuple[str, _Mark | None]] = []
+        self._turn = 0
+        self.found: tuple[str, ...] | None = None
+
+    def now(self) -> tuple[str, ...]:
+        """Return it as it is now, as far as the marks tell. The object is another one after each look."""
+        with self._lock:
+            if self.found is None or self._has_changed():
+                self.found = self._looked()
+            return self.found
+
+    def _has_changed(self) -> bool:
+        begin, self._turn = self._turn, self._turn + _IN_TURN
+        if self._turn >= len(self._others):
+            self._turn = 0
+        asked = (self._settings, self._others[begin : begin + _IN_TURN])
+        return any(_mark(path) != mark for each in asked for path, mark in each)
+
+    def _looked(self) -> tuple[str, ...]:
+        """Look at all of it."""
+        top, now_ns = self._top, SYSTEM_CLOCK.now_ms() * 1_000_000
+        roots = [os.path.join(top, name) for name in _LOOKED_AT]
+        seen = dict.fromkeys(roots[0] + os.path.dirname(each).removeprefix(_SETTINGS) for each in _SECRETS)
+        marks = {path: _mark(path) for path in seen}
+        known = {str(path) for pattern in _SECRETS for path in Path(top).glob(pattern)}
+        found = [path for root in roots for path in _below(root, roots, known, marks)]
+        hidden = known.union(_few(found, roots))
+        inner = {path for path in hidden if not hidden.isdisjoint(map(str, Path(path).parents))}
+        lasting = [
+            (path, None if mark is not None and now_ns - mark[0] < _FRESH_NS else mark)
+            for path, mark in marks.items()
+        ]
+        self._settings = [each for each in lasting if is_inside(roots[0], each[0])]
+        self._others = [each for each in lasting if not is_inside(roots[0], each[0])]
+        return tuple(sorted(hidden - inner))
 
 
 @cache
+def secrets_at(top: str) -> Secrets:
+    """Return the secrets of a system, the same object each time."""
+    return Secrets(top)
+
+
 def secrets_of_system(top: str = "/") -> tuple[str, ...]:
-    """Return what nobody may read there, found once in a process. A process of root has root's access to files,
-    whatever it calls itself.
+    """Return what nobody may read there now. It is looked for again if something has changed. A process of root has
+    root's access to files, whatever it calls itself.
     """
-    known = {str(path) for pattern in _SECRETS for path in Path(top).glob(pattern)}
-    roots = [os.path.join(top, name) for name in _LOOKED_AT]
-    found = [path for root in roots for path in _below(root, roots, known)]
-    hidden = known.union(_few(found, roots))
-    inner = {path for path in hidden if not hidden.isdisjoint(map(str, Path(path).parents))}
-    return tuple(sorted(hidden - inner))
+    return secrets_at(top).now()
 
 
 def is_shown(path: str) -> bool:
     """Return whether a sandbox shows a path anyway. To show it again would show what is hidden in it."""
-    return is_within(SYSTEM, path) and not is_within(secrets_of_system(), path)
+    if not is_within(SYSTEM, path):
+        return False
+    known = secrets_at("/")
+    return not is_within(known.now() if known.found is None else known.found, path)
 
 
 def program_outside(name: str) -> str:
@@ -109,12 +168,24 @@ def limits(fence: Fence) -> Mapping[str, int]:
     }
 
 
-def _below(root: str, roots: Collection[str], known: Collection[str]) -> Iterator[str]:
-    """Yield the secrets below one of the folders, the least deep first."""
+def _mark(path: str) -> _Mark | None:
+    """Return what changes with a file or folder; None if nobody can look at it."""
+    try:
+        facts = os.stat(path)
+    except OSError:
+        return None
+    return facts.st_ctime_ns, facts.st_ino, facts.st_dev
+
+
+def _below(
+    root: str, roots: Collection[str], known: Collection[str], marks: dict[str, _Mark | None]
+) -> Iterator[str]:
+    """Yield the secrets below one of the folders, the least deep first. Note the marks of what is looked at."""
     following, names = deque([root]), 0
     is_strict = root.endswith(f"/{_SETTINGS}")
     while following and names < MOST_NAMES:
         folder = following.popleft()
+        marks.setdefault(folder, _mark(folder))
         try:
             with os.scandir(folder) as entries:
                 listed = [*islice(entries, MOST_NAMES - names)]
@@ -125,21 +196,24 @@ def _below(root: str, roots: Collection[str], known: Collection[str]) -> Iterato
         for entry in listed:
             is_folder = entry.is_dir(follow_symlinks=False)
             if secret_rule(f"{last}/{entry.name}"):
-                yield from _named(entry, roots)
+                yield from _named(entry, roots, marks)
             elif is_strict and _is_kept_from_others(entry, is_folder=is_folder):
                 yield entry.path
             elif is_folder and entry.path not in known and not _PRUNED.fullmatch(entry.name):
                 following.append(entry.path)
 
 
-def _named(entry: os.DirEntry[str], roots: Collection[str]) -> Iterator[str]:
-    """Yield what has the name of a secret, or where it leads, unless its content is public."""
+def _named(entry: os.DirEntry[str], roots: Collection[str], marks: dict[str, _Mark | None]) -> Iterator[str]:
+    """Yield what has the name of a secret, or where it leads, unless its content is public. Note the mark of that."""
     path = entry.path
     if entry.is_symlink():
         with suppress(OSError):
             if os.readlink(path).startswith(_AUTHORITIES):
                 return
+        marks.setdefault(path, _mark(path))
         path = os.path.realpath(path)
+    elif entry.name.lower().endswith(_PEM):
+        marks.setdefault(path, _mark(path))
     if not any(path != root and is_inside(root, path) for root in roots) or not os.access(path, os.R_OK):
         return
     if os.path.isdir(path) or (os.path.isfile(path) and not _is_public(entry.name, path)):
