@@ -40,6 +40,7 @@ from holdfast.tools.git_identity import git_identity
 from holdfast.tools.git_made import is_loose
 from holdfast.tools.kept import keep, opened
 from holdfast.tools.led import Leads, first_on_the_way, way
+from holdfast.tools.other_names import OtherNames
 from holdfast.tools.own import OwnPlaces, own_places
 from holdfast.tools.repository import find
 from holdfast.tools.traces import Trace, Traces
@@ -202,6 +203,7 @@ class Fences:
         self._home = os.path.realpath(home)
         self._folders = Folders()
         self._leads = Leads(self._home)
+        self._names = OtherNames()
         self._lock = Lock()
 
     def confine(self, backend: Backend) -> None:
@@ -244,7 +246,22 @@ class Fences:
             Refused: no command may run in such a workspace.
         """
         rules = self.rules(workspace, walls, readable, hosts)
-        return _filled(rules, self._looked(rules, walls), self._own.homes)
+        return self._filled(rules, self._looked(rules, walls))
+
+    def _filled(self, rules: Fence, look: _Look) -> Fence:
+        """Return the rules with what is masked and protected now, under each of its names."""
+        fence = _filled(rules, look, self._own.homes)
+        masked = (path for path in fence.masked if path not in self._own.homes)
+        # The files of an installed Holdfast have other names in the cache of what installed it.
+        ours = {*map(os.path.realpath, (*_OURS, *libraries()))}
+        protected = (path for path in fence.protected if path not in ours)
+        with self._lock:
+            named = self._names.found(masked, protected, (*fence.writable, *fence.readable))
+        return replace(
+            fence,
+            masked=tuple(dict.fromkeys((*fence.masked, *named.masked))),
+            protected=tuple(dict.fromkeys((*fence.protected, *_protected(named.protected, fence.writable)))),
+        )
 
     def _looked(self, rules: Fence, walls: Walls) -> _Look:
         """Look at what a command may change, and may read, right before it."""
@@ -373,7 +390,7 @@ class Fences:
                     raise Refused(_CHANGED)
                 is_shared = has_others(workspace)
                 look, now_ms = self._looked(rules, walls), SYSTEM_CLOCK.now_ms()
-                fence = _filled(rules, look, self._own.homes)
+                fence = self._filled(rules, look)
                 kept = keep(fence, self._own.homes) if is_keeping else None
                 mounted = () if is_keeping else (*fence.masked, *fence.protected)
                 trace = Trace(
