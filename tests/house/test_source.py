@@ -47,6 +47,7 @@ BOUNDED = {
     "storage/writer.py:deque": "senders that wait, each in a task of its own",
     "tools/background.py:deque": "cut to `KEPT_CHARS` with each piece",
     "tools/folders.py:deque": "the folders of one workspace, whose names are counted",
+    "tools/workspace.py:deque": "the folders of one workspace, whose names are counted",
     "tools/led.py:deque": "what is followed, up to a number of folders and of configurations",
     "tools/other_names.py:deque": "folders, whose names are counted",
     "tools/pool.py:deque": "the sessions with calls that wait, while places are given away",

@@ -123,6 +123,12 @@ async def test_a_hard_link_is_not_written_and_a_secret_by_another_name_not_read(
     os.link(tmp_path / "plain", bench.workspace / "plain.txt")
     (bench.workspace / ".env").write_text("private TOKEN")
     os.link(bench.workspace / ".env", bench.workspace / "settings.txt")
+    for name in ("conf/.env", "deploy/.ssh/work/key"):
+        (bench.workspace / name).parent.mkdir(parents=True)
+        (bench.workspace / name).write_text("deep TOKEN")
+        os.link(bench.workspace / name, bench.workspace / f"{name.partition('/')[0]}.txt")
+    for path in ("conf.txt", "deploy.txt"):
+        assert "another name of a secret" in (await bench.run("read_file", path=path)).text
     for path in ("innocent.txt", "settings.txt"):
         assert "another name of a secret" in (await bench.run("read_file", path=path)).text
         assert "private" not in (await bench.run("grep", pattern="private", path=path)).text

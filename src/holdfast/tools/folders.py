@@ -29,7 +29,7 @@ MAX_ENTRIES = 1_000_000
 NO_COMMANDS = "No command runs in a sandbox in this workspace"
 ADVICE = "Work in a smaller folder; files can be read and written with the file tools."
 GIT = ".git"
-_OF_OTHERS = {"node_modules": 1, "site-packages": 1, "__pycache__": 1, ".venv": 2, "venv": 2}
+OTHER_PEOPLES = {"node_modules": 1, "site-packages": 1, "__pycache__": 1, ".venv": 2, "venv": 2}
 """Folders of other people's files, and how many folders deep they are looked into, for anything but secrets. A
 thousand folders take 4 ms at each look."""
 OF_GIT = -1
@@ -269,7 +269,7 @@ def _depth(name: str, left: int | None) -> int | None:
         return _GIT_ITSELF
     if left is not None:
         return left - 1
-    return _OF_OTHERS.get(name)
+    return OTHER_PEOPLES.get(name)
 
 
 def _is_socket(entry: os.DirEntry[str]) -> bool:

@@ -5,8 +5,9 @@ target inside the same root. So it opens what was judged, whatever changes meanw
 walk, it refuses. `policy.paths` decides which paths are secret; `files` and `search` use the open files.
 
 Hard links: a file with several names is never written, because one may lie outside the workspace, and replacing the
-file would separate them silently. It is read and searched, unless it is a known secret file under another name:
-one of the machine's, or one at the top of the workspace. Finding others would need a search of the whole disk.
+file would separate them silently. It is read unless it is a known secret file under another name: one of the
+machine's, or one of the workspace. A search passes over those of the machine and at the top of the workspace: to look
+for others would take longer than the search.
 """
 
 # Pathlib cannot open relative to a descriptor, which keeps the walk inside.
@@ -17,8 +18,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import islice
 from typing import Literal
 
 import msgspec
@@ -26,12 +29,15 @@ import msgspec
 from holdfast.policy.paths import is_inside, is_kernel_path, malformed, secret_rule
 from holdfast.policy.protected import Access, own_problem, steering_problem
 from holdfast.tools.blocking import Refused
+from holdfast.tools.folders import OTHER_PEOPLES
 from holdfast.tools.git_folders import place_in_git
 from holdfast.tools.own import GLANCE_FILES, OwnPlaces, identity
 
 _MAX_LINKS = 40
 _FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_MOST_NAMES = 100_000
+"""How many names of a workspace are looked at for secret files, those less deep first."""
 MISSING = -1
 """A folder that does not exist (yet). Nothing under it exists either."""
 
@@ -163,7 +169,8 @@ def _refuse_other_names(given: str, found: Place, facts: os.stat_result) -> None
     """Refuse to read a file if one of its names would be refused."""
     if facts.st_nlink < 2:
         return
-    if identity(facts) in secret_identities(found.root.folder):
+    folder = found.root.folder
+    if identity(facts) in secret_identities(folder) or identity(facts) in _deeper(folder):
         raise PathRefused(f"{given} is another name of a secret file. Work without its content.")
     if problem := own_problem(given, found.root.own.by_link(facts), "read"):
         raise PathRefused(problem)
@@ -230,6 +237,23 @@ def secret_identities(root: str) -> set[tuple[int, int]]:
         with suppress(OSError):
             identities.add(identity(os.stat(name)))
     return identities
+
+
+def _deeper(root: str) -> Iterator[tuple[int, int]]:
+    """Yield device and inode of the secret files in a workspace, without those in folders of other people's files."""
+    following, looked_at = deque([(root, False)]), 0
+    while following and looked_at < _MOST_NAMES:
+        folder, is_secret = following.popleft()
+        with suppress(OSError), os.scandir(folder) as entries:
+            for entry in islice(entries, _MOST_NAMES - looked_at):
+                looked_at += 1
+                is_kept = is_secret or bool(secret_rule(entry.path[len(root) + 1 :]))
+                if not entry.is_dir(follow_symlinks=False):
+                    if is_kept:
+                        with suppress(OSError):
+                            yield identity(os.stat(entry.path))
+                elif entry.name != ".git" and entry.name not in OTHER_PEOPLES:
+                    following.append((entry.path, is_kept))
 
 
 class _Walk:
