@@ -6,12 +6,17 @@ import json
 import os
 import shutil
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from holdfast.errors import Conflict
+from holdfast.protocol.events import FilesRestored, FilesRestoring, Record
 from holdfast.runtime import copies
+from holdfast.runtime.fold import readable
+from holdfast.runtime.undo import Workshop
+from holdfast.views.edits import open_restore
 from tests.cli.deaths import dies_in
 from tests.cli.desks import Desk, change, desk_in, tree
 from tests.cli.processes import Cli, calls, says
@@ -170,6 +175,23 @@ def test_a_discard_after_a_killed_accept_is_refused_until_the_accept_is_complete
             assert seen == {"refused", "discarded"}
             return
     raise AssertionError("it never ends")
+
+
+def test_a_discard_leaves_nothing_for_the_next_command_to_complete(desk: Desk) -> None:
+    async def read(workshop: Workshop) -> Sequence[Record]:
+        return [readable(each) for each in await workshop.store.read(desk.session)]
+
+    change(Path(desk.copied().folder))
+    desk.discarded()
+    desk.doing(read)
+    records = desk.found
+    assert isinstance(records, list)
+    of_files = [each.event for each in records if isinstance(each.event, FilesRestoring | FilesRestored)]
+    assert [(type(each), each.why) for each in of_files] == [
+        (FilesRestoring, "discard"),
+        (FilesRestored, "discard"),
+    ]
+    assert open_restore(records) is None
 
 
 @pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.long)])

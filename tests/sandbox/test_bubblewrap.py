@@ -6,9 +6,11 @@ import contextlib
 import os
 import platform
 import shutil
+import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -350,3 +352,58 @@ async def test_a_command_that_has_ended_needs_no_look_at_all_processes(
 async def test_a_program_has_no_capability_and_can_get_none(processes: Processes, scene: Scene) -> None:
     ended = await ran(processes, scene, "grep -E '^Cap(Inh|Prm|Eff|Bnd|Amb)' /proc/self/status")
     assert {line.split()[-1] for line in ended.output.splitlines()} == {"0" * 16}
+
+
+CONTROLS = ("/proc/sysrq-trigger", "/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/latency_stats")
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize("path", CONTROLS)
+def test_what_shows_or_controls_the_kernel_is_hidden_on_a_machine_that_has_it(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    """This machine may lack it."""
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "exists", lambda _: True)
+        made = Bubblewrap("bwrap")
+    words = made.launch(scene.launch("true"), scene.fence).given[100].decode().split("\0")
+    assert words[words.index("/proc") : words.index(path) + 1][-3:] == ["--ro-bind", "/dev/null", path]
+
+
+DRIVER = """
+import asyncio, sys
+from holdfast.protocol.fence import Fence, Launch
+from holdfast.sandbox import bubblewrap
+from holdfast.sandbox.process import Processes
+
+async def main():
+    folder, key = sys.argv[1:]
+    argv, environ = ("/bin/bash", "-c", "env -i setsid sleep 1000 & echo up; wait"), {"PATH": "/usr/bin:/bin"}
+    fence = Fence(writable=(folder,))
+    launch = Launch(argv, folder, key, environ, 60, 60, lambda: sys.maxsize, fence=fence)
+    await Processes(bubblewrap.make()).run(launch, lambda text: print(text, flush=True))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.requirement("L2", "H1")
+def test_a_command_ends_by_itself_when_driver_keeper_and_guard_were_killed(tmp_path: Path) -> None:
+    key = f"{KEY}-killed"
+    words = [sys.executable, "-c", DRIVER, str(tmp_path), key]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as driver:
+        assert driver.stdout is not None
+        assert driver.stdout.readline() == "up\n"
+        (keeper,) = Path(f"/proc/{driver.pid}/task/{driver.pid}/children").read_text().split()
+        (guard_of_call,) = Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()
+        inside = trees.members([key])
+        for pid in map(int, (driver.pid, keeper)):  # neither may end the call when it loses the others
+            os.kill(pid, signal.SIGSTOP)
+        for pid in map(int, (guard_of_call, keeper, driver.pid)):
+            os.kill(pid, signal.SIGKILL)
+    until = time.monotonic() + 5
+    while (left := trees.members([key])) and time.monotonic() < until:
+        time.sleep(0.01)
+    trees.end_trees([key])
+    assert inside
+    assert not left

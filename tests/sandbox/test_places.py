@@ -130,6 +130,17 @@ async def test_what_vanishes_while_the_sandbox_starts_is_not_left_in_the_workspa
 
 
 @pytest.mark.requirement("L2")
+@pytest.mark.parametrize("path", [".env", ".git/config"])
+async def test_an_empty_file_that_bwrap_makes_to_mount_something_on_it_goes_with_the_sandbox(
+    backends: Callable[..., Processes], workspace: Path, path: str
+) -> None:
+    """It makes one where the file vanishes between its look at the file and the mount."""
+    made = f"cd {workspace}; rm {path}; : > {path}; chmod 444 {path}"
+    await ran(backends(workspace.parent, made), launched(workspace, "true"))
+    assert path not in names(workspace)
+
+
+@pytest.mark.requirement("L2")
 async def test_an_empty_secret_file_that_all_may_read_stays(
     backends: Callable[..., Processes], workspace: Path
 ) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import ssl
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -266,3 +267,14 @@ async def test_real_programs_in_a_sandbox_trust_the_proxy(
     assert world.certificate in (workspace / "trusted.pem").read_text()
     assert [(each.where, each.verdict) for each in exchanges] == [(world.url, "allowed")] * 2
     assert [heard.headers["authorization"] for heard in world.server.heard] == [VALUE, VALUE]
+
+
+def test_certificates_are_kept_for_a_bounded_number_of_hosts(
+    authorities: tuple[Authority, Authority], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A secret for `*.example.com` has as many hosts as a program makes up."""
+    monkeypatch.setattr(proxy_tls, "_MOST_HOSTS", 3)
+    certificates = proxy_tls.Certificates(authorities[1])
+    made = [weakref.ref(certificates.context(f"{number}.example.com")) for number in range(8)]
+    assert certificates.context("7.example.com") is made[-1]()
+    assert sum(each() is not None for each in made) <= 3

@@ -109,3 +109,17 @@ def test_a_repository_with_objects_elsewhere_is_refused(tmp_path: Path) -> None:
     (tmp_path / "copy").mkdir()
     with pytest.raises(Refused, match="borrows objects"):
         copy(str(tmp_path / "borrowing"), tmp_path / "copy", OwnPlaces(), Images(tmp_path, SYSTEM_CLOCK))
+
+
+@pytest.mark.requirement("L2")
+def test_the_home_of_holdfast_and_what_its_links_lead_to_are_in_no_copy(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    for name in ("home/secrets.key", "dotfiles/config.toml", "dotfiles/other"):
+        (work / name).parent.mkdir(parents=True, exist_ok=True)
+        (work / name).write_text("x")
+    (tmp_path / "copy").mkdir()
+    own = OwnPlaces((str(work / "home"), str(work / "dotfiles" / "config.toml")))
+    copied = copy(str(work), tmp_path / "copy", own, Images(tmp_path, SYSTEM_CLOCK))
+    assert [*copied.items] == ["dotfiles/other"]
+    found = {str(path.relative_to(tmp_path / "copy")) for path in (tmp_path / "copy").rglob("*")}
+    assert found == {"dotfiles", "dotfiles/other"}
