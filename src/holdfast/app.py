@@ -94,7 +94,6 @@ _PACKAGE = "package"
 _PROVIDER_ENTRY = "holdfast.providers.registry:entry_of"
 _PROVIDER = "holdfast.providers.registry:make_provider"
 _FACTS = "holdfast.providers.catalog:facts"
-_OVERRIDE = "holdfast.providers.catalog:Override"
 
 _OWN_FACTORIES = {
     "hooks": {"command": "holdfast.extensions.hook_commands:CommandHook"},
@@ -210,8 +209,8 @@ class App:
             if entry.wire == _PACKAGE:
                 made = factories().find("providers", provider)(base_url=address, api_key=api_key)
             else:
-                make = factory(_PROVIDER)
-                made = make(entry, model=model, base_url=address, api_key=api_key, http=self.http)
+                given = {"base_url": address, "api_key": api_key, "link": keys.link(entry)}
+                made = factory(_PROVIDER)(entry, model=model, http=self.http, **given)
             self._providers[key] = made
         return made
 
@@ -284,7 +283,7 @@ class App:
         user_home = os.path.expanduser("~")  # noqa: PTH111 - `Path.expanduser` raises where there is none
         apart = (*own_places(self.home, self.environ)["homes"], user_home)
         told = notices(settings, config.budgets, next(iter(self.sandboxes), None), apart)
-        return Chosen(settings, (*told, *config.warnings))
+        return Chosen(settings, (*told, *config.left_out(settings.model.facts), *config.warnings))
 
     def _context(self) -> Context:
         facts = self._side_facts("compaction.model", self.config.compaction_model)
@@ -512,10 +511,10 @@ def facts_of(config: Config, model: str, now_ms: int) -> ModelFacts:
     provider, _, path = model.partition(":")
     if provider == _SCRIPT and path:
         model = f"{_SCRIPT}:{expanded(path).absolute()}"  # it may be resumed from any folder
-    override = factory(_OVERRIDE)
-    overrides = {glob: override(**msgspec.structs.asdict(said)) for glob, said in config.catalog.items()}
     entry = entry_of(provider) if provider and path else None
-    facts: ModelFacts = factory(_FACTS)(model, overrides=overrides, now_ms=now_ms, entry=entry)
+    said: dict[str, Any] = {"overrides": config.catalog, "wished": config.options(model)}
+    said["keeps_an_hour"] = config.keeps_an_hour(provider)
+    facts: ModelFacts = factory(_FACTS)(model, now_ms=now_ms, entry=entry, **said)
     return facts
 
 

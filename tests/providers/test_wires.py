@@ -16,9 +16,9 @@ from holdfast.protocol.ports import Wire
 from holdfast.protocol.tools import ToolSpec
 from holdfast.protocol.wires import PointedWire
 from holdfast.providers.anthropic import AnthropicWire
-from holdfast.providers.http import HttpPool
+from holdfast.providers.http import HttpPool, Link
 from holdfast.providers.openai import Dialect, OpenAIWire
-from holdfast.providers.registry import PROVIDERS, Caching, make_provider
+from holdfast.providers.registry import PROVIDERS, make_provider
 from holdfast.providers.responses import ResponsesWire
 from holdfast.runtime.in_text import wire_of
 from holdfast.testing.conformance_provider import written_request
@@ -195,13 +195,13 @@ def test_only_anthropic_itself_is_sent_the_marker_at_the_top_and_others_get_mark
 @pytest.mark.requirement("C5")
 @pytest.mark.parametrize("name", ["openai", "openai-responses"])
 def test_only_openai_itself_gets_the_session_as_the_key_of_its_cache(name: str) -> None:
-    for base_url, caching, key in (
-        ("", Caching(), "s1"),
-        ("", Caching("off"), None),
-        ("http://127.0.0.1:8000/v1", Caching(), None),
+    for base_url, link, key in (
+        ("", Link(), "s1"),
+        ("", Link("off"), None),
+        ("http://127.0.0.1:8000/v1", Link(), None),
     ):
         provider = make_provider(
-            PROVIDERS[name], model="m", base_url=base_url, api_key="k", http=HttpPool(), caching=caching
+            PROVIDERS[name], model="m", base_url=base_url, api_key="k", http=HttpPool(), link=link
         )
         wire = wire_of(provider.wire, FACTS, "s1")
         assert json.loads(written_request(wire, FACTS, [ASK])).get("prompt_cache_key") == key

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from holdfast.access.stored import StoredSecrets
+from holdfast.config.files import TEXT_MAX_BYTES, Unreadable, read_text
+from holdfast.config.paths import expanded
 from holdfast.config.settings import Config
 from holdfast.errors import UsageError
 from holdfast.policy.urls import Misread, may_have_secret
+from holdfast.providers.http import USUAL_LINK, Link
 from holdfast.providers.registry import Entry, address_of
 
 
@@ -24,6 +28,18 @@ class ProviderKeys(msgspec.Struct, frozen=True):
         its usual one."""
         said = self.config.providers.get(entry.name)
         return (said.base_url if said else "") or self.environ.get(entry.base_url_env, "")
+
+    def link(self, entry: Entry) -> Link:
+        """Return how the provider is spoken to.
+
+        Raises:
+            UsageError: the file with certificates cannot be read, or has none.
+        """
+        said = self.config.providers.get(entry.name)
+        if said is None:
+            return USUAL_LINK
+        ca_pem = _certificates(entry.name, said.ca_file) if said.ca_file else ""
+        return Link(said.cache, said.cache_ttl == "1h", said.headers, said.proxy, ca_pem)
 
     def variables(self, entry: Entry) -> tuple[str, ...]:
         """The variables in which a provider's key is looked for."""
@@ -65,3 +81,15 @@ def _may_go(hosts: Sequence[str], address: str) -> bool:
         return may_have_secret(hosts, address)
     except Misread:
         return False
+
+
+def _certificates(provider: str, file: str) -> str:
+    named, hint = f"providers.{provider}.ca_file = {file!r}", "Name a file with certificates as PEM."
+    try:
+        ca_pem = read_text(expanded(file), TEXT_MAX_BYTES)
+        ssl.create_default_context(cadata=ca_pem)
+    except Unreadable as error:
+        raise UsageError(f"{named}: The file {error}.", hint=hint) from None
+    except (ssl.SSLError, ValueError):
+        raise UsageError(f"{named}: The file has no certificates.", hint=hint) from None
+    return ca_pem

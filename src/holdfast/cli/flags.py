@@ -73,6 +73,10 @@ class RunFlags:
         str | None,
         _flag("--posture", metavar="NAME", about="A bundle of settings: interactive, headless or overnight."),
     ] = None
+    effort: Annotated[
+        str | None,
+        _flag("--effort", metavar="LEVEL", about="How much the model thinks: low, medium or high."),
+    ] = None
     system: Annotated[
         str | None, _flag("--system", metavar="FILE", about="A file with extra instructions for the model.")
     ] = None
@@ -137,6 +141,7 @@ class RunFlags:
             "autonomy": self.autonomy,
             "approve_by": self.approve_by,
             "posture": self.posture,
+            "effort": self.effort,
             "answers.calibrated": self.is_calibrated,
             "limits.turns": self.max_turns,
             "limits.tokens": self.max_tokens,
@@ -315,7 +320,7 @@ def chosen(
         settings,
         reflection_model=_known(past.conduct.reflection_model, settings.conduct.reflection_model),
         compact_model=_known(past.context.compact_model, settings.context.compact_model),
-        facts=past.model.facts if model == past.model.facts.name else fresh.settings.model.facts,
+        facts=facts_to_go_on(past.model.facts, fresh.settings.model.facts, flags),
         sections=past.prompt.sections,
         zone=past.prompt.zone,
         model_attempts=past.model.model_attempts,
@@ -323,6 +328,14 @@ def chosen(
         approval_deadline_s=past.posture.approval_deadline_s,
     )
     return Chosen(settings, fresh.warnings)
+
+
+def facts_to_go_on(past: ModelFacts, fresh: ModelFacts, flags: RunFlags) -> ModelFacts:
+    """Return what is known about the model: for the same one what was recorded, except for an effort that is new."""
+    if fresh.name != past.name:
+        return fresh
+    options = replace(past.options, effort=fresh.options.effort) if flags.effort else past.options
+    return replace(past, options=options)
 
 
 def _tools(flag: str, given: list[str] | None, recorded: tuple[str, ...], app: App) -> tuple[str, ...]:

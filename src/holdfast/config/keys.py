@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
-from holdfast.config import money, secrets
+from holdfast.config import models, money, secrets
 from holdfast.config.money import IDLE_MAX_S, TOKENS_MAX, TURNS_MAX
 from holdfast.config.values import (
     Kind,
@@ -23,7 +23,6 @@ from holdfast.config.values import (
     size,
     switch,
     text,
-    variable,
     whole,
 )
 from holdfast.protocol.allowed import (
@@ -187,19 +186,7 @@ KEYS: tuple[Key, ...] = (
         Key(f"postures.*.limits.{name}", kind, "Like the limit of that name.")
         for name, kind, *_ in money.LIMITS
     ),
-    Key(
-        "providers.*.base_url",
-        text(r"https?://[^\s/?#@]+(?:/[^\s?#]*)?", "an http:// or https:// address without user or query"),
-        "The address of the provider.",
-        project="trust",
-    ),
-    Key("providers.*.api_key_env", variable(), "The variable that contains the key.", project="trust"),
-    Key(
-        "providers.*.api_key_secret",
-        secrets.NAMED,
-        "The stored secret that is the key.",
-        project="trust",
-    ),
+    *(Key(row.path, row.kind, row.about, None, "trust", flag=row.flag) for row in models.ROWS),
     *(
         Key(f"catalog.*.{name}", kind, about, project="trust")
         for name, kind, about in (

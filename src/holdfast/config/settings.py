@@ -10,11 +10,12 @@ from typing import Any, Literal
 
 import msgspec
 
+from holdfast.config.models import EFFORT, OPTIONS, ProviderSettings, left_out, options_for, providers_of
 from holdfast.config.money import budgets_of
 from holdfast.config.secrets import FORMAT, HEADER, SECTION
 from holdfast.protocol.budgets import Budgets
 from holdfast.protocol.hooks import HookSource
-from holdfast.protocol.limits import Limits
+from holdfast.protocol.limits import Limits, ModelFacts, ModelOptions
 from holdfast.protocol.notify import NotifyAbout
 from holdfast.protocol.rules import PolicyRule
 from holdfast.protocol.settings import ApproveBy, Autonomy, Conduct, Context, Policy, Repairs, Walls
@@ -67,14 +68,6 @@ class Ignored(msgspec.Struct, frozen=True):
     """The reason, as the end of a sentence about the file."""
     needs_trust: bool = False
     """Whether it would count if the file were trusted."""
-
-
-class ProviderSettings(msgspec.Struct, frozen=True):
-    """What a user sets for one provider; empty means not set."""
-
-    base_url: str = ""
-    api_key_env: str = ""
-    api_key_secret: str = ""
 
 
 class SecretUse(msgspec.Struct, frozen=True):
@@ -141,6 +134,12 @@ class Config(msgspec.Struct, frozen=True):
     hooks: tuple[HookSource, ...]
     """What hooks run in this process. The policy has them too, as a session records them."""
     providers: dict[str, ProviderSettings]
+    model_options: dict[str, dict[str, Any]]
+    """How models are to answer, by glob."""
+    effort: str
+    """How much models think; empty if nothing says it."""
+    is_effort_said: bool
+    """Whether a flag or a variable says so."""
     catalog: dict[str, CatalogEntry]
     """What the user declares about models, by glob."""
     secrets: dict[str, SecretUse]
@@ -149,6 +148,18 @@ class Config(msgspec.Struct, frozen=True):
     """Values in files that may not set them."""
     warnings: tuple[str, ...] = ()
     """What was ignored or capped, in sentences for the user."""
+
+    def options(self, model: str) -> ModelOptions:
+        """Return how PROVIDER:MODEL is to answer."""
+        return options_for(model, self.model_options, self.effort, comes_first=self.is_effort_said)
+
+    def left_out(self, facts: ModelFacts) -> tuple[str, ...]:
+        """Return a sentence for the user about each option that the model does not take."""
+        return left_out(facts, self.options(facts.name))
+
+    def keeps_an_hour(self, provider: str) -> bool:
+        """Return whether a provider keeps what is in its cache for an hour."""
+        return provider in self.providers and self.providers[provider].cache_ttl == "1h"
 
 
 def build(
@@ -214,7 +225,10 @@ def build(
         notify_on=tuple(value["notify.on"]) if value.get("notify.command") else (),
         notify_command=value.get("notify.command") or (),
         hooks=hooks,
-        providers={n: ProviderSettings(**v) for n, v in _group("providers", value, names).items()},
+        providers=providers_of(value, names),
+        model_options=_group(OPTIONS, value, names),
+        effort=value.get(EFFORT) or "",
+        is_effort_said=EFFORT in settings and settings[EFFORT].layer in ("flags", "environment"),
         catalog={n: CatalogEntry(**v) for n, v in _group("catalog", value, names).items()},
         secrets={n: SecretUse(**v) for n, v in _group(SECTION, value, names).items()},
     )

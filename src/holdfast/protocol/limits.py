@@ -46,6 +46,20 @@ class Tier(msgspec.Struct, frozen=True, gc=False):
     """0: as much as other writes."""
 
 
+Effort = Literal["", "low", "medium", "high"]
+"""How much a model thinks; empty: as much as its service lets it."""
+
+
+class ModelOptions(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """How a model is to answer. What is not set is the choice of its service."""
+
+    effort: Effort = ""
+    temperature: float | None = None
+
+
+NO_OPTIONS = ModelOptions()
+
+
 class ModelFacts(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What is known about a model when a run starts; recorded, so that the past never changes its price."""
 
@@ -68,6 +82,8 @@ class ModelFacts(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The format in which the model writes calls into its text (`text_formats`); empty: it makes native calls."""
     cache_write_1h_microusd_per_mtok: int = 0
     """For what stays in the cache for an hour. 0: as much as other writes."""
+    options: ModelOptions = NO_OPTIONS
+    """How it is to answer, as far as it takes that."""
 
     @property
     def name(self) -> str:

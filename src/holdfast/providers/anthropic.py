@@ -17,9 +17,10 @@ from holdfast.protocol.messages import Media, Message, Part, Reasoning, Text, To
 from holdfast.protocol.tools import ToolSpec
 from holdfast.protocol.untrusted import decode_untrusted
 from holdfast.providers.anthropic_reply import MessageReader
-from holdfast.providers.http import HttpPool
+from holdfast.providers.http import HttpPool, Link
 from holdfast.providers.native import NativeProvider
 from holdfast.providers.openai import call_ids, valid_name
+from holdfast.providers.options import written
 
 API_VERSION = "2023-06-01"
 _HOST = "api.anthropic.com"
@@ -86,7 +87,9 @@ class AnthropicWire:
         """Encode cache marker, output cap and streaming; in the final pass also that no tool may be called."""
         streaming = ',"stream":true' if is_streaming else ""
         final = ',"tool_choice":{"type":"none"}' if is_last_pass else ""
-        return f']{self._top},"max_tokens":{output_cap_tokens}{final}{streaming}}}'.encode()
+        cap = f']{self._top},"max_tokens":{output_cap_tokens}'.encode()
+        options = written(facts.options, '"output_config":{"effort":"%s"}')
+        return cap + options + f"{final}{streaming}}}".encode()
 
     def cache_point(self, element: bytes) -> tuple[int, str] | None:
         """Return the mark for the last block of a user's message. An empty block may have none, and only responses
@@ -150,23 +153,22 @@ def anthropic_provider(
     base_url: str,
     api_key: str,
     http: HttpPool,
-    *,
-    cache: Literal["auto", "blocks", "off"] = "auto",
-    keeps_an_hour: bool = False,
+    link: Link,
 ) -> NativeProvider:
     """Return a provider at `base_url`, with or without the API's version (`https://api.anthropic.com`). `auto` marks
     the whole request where the server is known to read that mark, otherwise blocks."""
     root = base_url.rstrip("/").removesuffix("/v1")
-    reads_top = cache == "auto" and urlsplit(root).hostname == _HOST
+    reads_top = link.cache == "auto" and urlsplit(root).hostname == _HOST
     return NativeProvider(
         AnthropicWire(
             provider,
-            "off" if cache == "off" else "top" if reads_top else "blocks",
-            keeps_an_hour=keeps_an_hour,
+            "off" if link.cache == "off" else "top" if reads_top else "blocks",
+            keeps_an_hour=link.keeps_an_hour,
         ),
         f"{root}/v1/messages",
         http,
         MessageReader,
         headers={"anthropic-version": API_VERSION} | ({"x-api-key": api_key} if api_key else {}),
         secret=api_key,
+        link=link,
     )

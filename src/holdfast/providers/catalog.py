@@ -15,11 +15,19 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from holdfast.errors import UsageError
-from holdfast.protocol.limits import UNKNOWN_WINDOW_TOKENS, ModelFacts, Tier, microusd
+from holdfast.protocol.limits import (
+    NO_OPTIONS,
+    UNKNOWN_WINDOW_TOKENS,
+    ModelFacts,
+    ModelOptions,
+    Tier,
+    microusd,
+)
 from holdfast.protocol.text_formats import format_of
+from holdfast.providers.options import taken
 from holdfast.providers.registry import Entry, entry_of
 
 if TYPE_CHECKING:
@@ -78,10 +86,24 @@ class _Price(msgspec.Struct, frozen=True):
 
 
 def facts(
-    name: str, *, overrides: Mapping[str, Override] | None = None, now_ms: int, entry: Entry | None = None
+    name: str,
+    *,
+    overrides: Mapping[str, Override] | None = None,
+    now_ms: int,
+    entry: Entry | None = None,
+    wished: ModelOptions = NO_OPTIONS,
+    keeps_an_hour: bool = False,
 ) -> ModelFacts:
     """Return what is known about PROVIDER:MODEL at that time. The price is the user's, otherwise the known one,
     otherwise 0 for `ollama:`, otherwise unknown. An address says nothing: a proxy on this machine may lead anywhere.
+
+    Args:
+        name: PROVIDER:MODEL.
+        overrides: What the user declares, by glob.
+        now_ms: The time.
+        entry: Its provider, if that is known.
+        wished: How it is to answer. What it does not take is left out.
+        keeps_an_hour: Whether what it writes to its cache stays there for an hour, at the price of that.
 
     Raises:
         UsageError: the name is not PROVIDER:MODEL, or there is no such provider.
@@ -97,7 +119,7 @@ def facts(
     window = said.context_tokens or (known.context_window if known else None)
     if entry.wire == "script" and window is None:
         window = UNKNOWN_WINDOW_TOKENS
-    return ModelFacts(
+    facts = ModelFacts(
         provider=provider,
         model=model,
         context_tokens=window or UNKNOWN_WINDOW_TOKENS,
@@ -112,7 +134,21 @@ def facts(
         tiers=tuple(Tier(above, *astuple(rates)) for above, rates in price.larger),
         text_calls=format_of(said.tool_calls),
         cache_write_1h_microusd_per_mtok=price.rates.cache_write_1h,
+        options=taken(entry.price_list or provider, model, wished),
     )
+    return _with_an_hour(facts) if keeps_an_hour else facts
+
+
+def _with_an_hour(facts: ModelFacts) -> ModelFacts:
+    """Return the facts where all that is written to the cache stays there for an hour: no reservation may be less."""
+    tiers = [
+        replace(each, cache_write_microusd_per_mtok=each.cache_write_1h_microusd_per_mtok)
+        if each.cache_write_1h_microusd_per_mtok
+        else each
+        for each in facts.tiers
+    ]
+    written = facts.cache_write_1h_microusd_per_mtok or facts.cache_write_microusd_per_mtok
+    return replace(facts, cache_write_microusd_per_mtok=written, tiers=tuple(tiers))
 
 
 def known_models(provider: str, *, now_ms: int) -> list[ModelFacts]:

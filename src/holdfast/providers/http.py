@@ -9,8 +9,9 @@ import asyncio
 import functools
 import ipaddress
 import os
+import ssl
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -54,6 +55,23 @@ class NoResponse(msgspec.Struct, frozen=True):
     """How many bytes came of a response that was too large to keep."""
 
 
+class Link(msgspec.Struct, frozen=True):
+    """What a user sets about how a provider is spoken to."""
+
+    cache: Literal["auto", "blocks", "off"] = "auto"
+    """How it learns what to keep in its cache. `auto`: in the way that its server is known to read best."""
+    keeps_an_hour: bool = False
+    headers: Mapping[str, str] = {}
+    """These come with each request."""
+    proxy: str = ""
+    """In the place of the one in the environment."""
+    ca_pem: str = ""
+    """Certificates that count beside those of the system."""
+
+
+USUAL_LINK = Link()
+
+
 class HttpPool:
     """Keep-alive connections to all providers of a runtime, opened on first use."""
 
@@ -61,6 +79,12 @@ class HttpPool:
         self._session: aiohttp.ClientSession | None = None
         self._proxies: dict[str, str] = {}
         self._deadlines = Deadlines()
+        self._links: dict[str, Link] = {}
+        self._trusted: dict[str, ssl.SSLContext] = {}
+
+    def route(self, url: str, link: Link) -> None:
+        """Speak to this address in this way from now on."""
+        self._links[url] = link
 
     async def post(
         self,
@@ -89,11 +113,17 @@ class HttpPool:
 
         data = CheckedBody(body, check)
         session = self._open()
-        proxy = proxy_for(url, self._proxies) if self._proxies else None
+        link = self._links.get(url, USUAL_LINK)
+        proxy = link.proxy or (proxy_for(url, self._proxies) if self._proxies else None)
         try:
             with self._deadlines.at(asyncio.get_running_loop().time() + idle_s) as deadline:
                 async with session.post(
-                    url, data=data, headers=headers, allow_redirects=False, proxy=proxy
+                    url,
+                    data=data,
+                    headers=headers,
+                    allow_redirects=False,
+                    proxy=proxy,
+                    ssl=self._trusting(link.ca_pem) if link.ca_pem else True,
                 ) as response:
                     return await _read(response, deadline, idle_s, receive, [] if kept is None else kept)
         except aiohttp.ClientConnectorCertificateError as error:
@@ -121,6 +151,14 @@ class HttpPool:
         session, self._session = self._session, None
         if session is not None:
             await session.close()
+
+    def _trusting(self, ca_pem: str) -> ssl.SSLContext:
+        """Return what trusts these certificates, too. Reading those of the system takes long, so it is kept."""
+        found = self._trusted.get(ca_pem)
+        if found is None:
+            found = self._trusted[ca_pem] = ssl.create_default_context()
+            found.load_verify_locations(cadata=ca_pem)
+        return found
 
     def _open(self) -> aiohttp.ClientSession:
         import aiohttp

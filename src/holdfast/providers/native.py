@@ -16,7 +16,7 @@ from holdfast.protocol.messages import ModelReply
 from holdfast.protocol.outcomes import ModelCut, ModelFailure
 from holdfast.protocol.ports import ModelAttempt, OnDelta, Wire
 from holdfast.providers.errors import BadResponse, from_status
-from holdfast.providers.http import HttpPool, NoResponse, Response
+from holdfast.providers.http import USUAL_LINK, HttpPool, Link, NoResponse, Response
 from holdfast.providers.objects import is_json
 from holdfast.providers.sse import MAX_EVENT_BYTES, Event, EventParser, EventTooLarge, Heard
 from holdfast.providers.usage import NOTHING_REPORTED, Reported
@@ -69,12 +69,18 @@ class NativeProvider:
         *,
         headers: Mapping[str, str],
         secret: str = "",
+        link: Link = USUAL_LINK,
     ) -> None:
         self.wire = wire
         self._url = url
         self._http = http
         self._new_reader = new_reader
-        self._headers = {**headers, "Content-Type": "application/json"}
+        said = {name.lower() for name in link.headers}
+        own = {**headers, "Content-Type": "application/json"}
+        self._headers = {name: own[name] for name in own if name.lower() not in said}
+        self._headers |= link.headers
+        if link is not USUAL_LINK:
+            http.route(url, link)
         self._secret = secret
 
     async def respond(self, attempt: ModelAttempt) -> ModelReply | ModelFailure:

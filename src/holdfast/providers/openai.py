@@ -27,9 +27,10 @@ from holdfast.protocol.messages import (
 )
 from holdfast.protocol.ports import Wire
 from holdfast.protocol.tools import ToolSpec
-from holdfast.providers.http import HttpPool
+from holdfast.providers.http import HttpPool, Link
 from holdfast.providers.native import NativeProvider
 from holdfast.providers.openai_reply import ChatReader
+from holdfast.providers.options import written
 from holdfast.providers.signed_calls import SignedReader, extras
 
 _encode = msgspec.json.Encoder().encode
@@ -111,7 +112,8 @@ class OpenAIWire:
         """Encode output cap and streaming. The base of the final pass has no tools."""
         asked = ',"stream_options":{"include_usage":true}' if self._dialect.has_stream_options else ""
         streaming = f',"stream":true{asked}' if is_streaming else ""
-        return f'],"{self._dialect.cap_field}":{output_cap_tokens}{self._key}{streaming}}}'.encode()
+        cap = f'],"{self._dialect.cap_field}":{output_cap_tokens}'.encode()
+        return cap + written(facts.options, '"reasoning_effort":"%s"') + f"{self._key}{streaming}}}".encode()
 
     def _content(self, message: Message) -> str | list[dict[str, Any]]:
         """Return the words as a text; with attachments, a list of parts, if the server takes one."""
@@ -122,13 +124,13 @@ class OpenAIWire:
 
     def _assistant(self, message: Message) -> dict[str, Any]:
         text, calls = text_of(message.parts), calls_of(message.parts)
-        written: dict[str, Any] = {"role": "assistant"}
+        said: dict[str, Any] = {"role": "assistant"}
         if text or not calls:
-            written["content"] = text
+            said["content"] = text
         if calls:
-            written |= self._reasoning(message)
+            said |= self._reasoning(message)
             ids, signed = self._ids(message), self._extras(message)
-            written["tool_calls"] = [
+            said["tool_calls"] = [
                 {
                     "id": ids[call.call_id],
                     "type": "function",
@@ -137,7 +139,7 @@ class OpenAIWire:
                 | ({"extra_content": signed.pop(call.ref)} if call.ref in signed else {})
                 for call in calls
             ]
-        return written
+        return said
 
     def _ids(self, message: Message) -> dict[str, str]:
         ids, chars, most = call_ids(message), self._dialect.call_id_chars, self._dialect.longest_call_id
@@ -215,7 +217,7 @@ def valid_name(name: str) -> str:
 
 
 def openai_provider(
-    provider: str, base_url: str, api_key: str, http: HttpPool, dialect: Dialect
+    provider: str, base_url: str, api_key: str, http: HttpPool, link: Link, dialect: Dialect
 ) -> NativeProvider:
     """Return a provider at `base_url`, which ends in the API's version (`https://api.openai.com/v1`)."""
     return NativeProvider(
@@ -225,4 +227,5 @@ def openai_provider(
         SignedReader if dialect.reasoning_field == "extra_content" else ChatReader,
         headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
         secret=api_key,
+        link=link,
     )

@@ -6,6 +6,7 @@ It reads no environment and no file: the caller has the values. Keys go into hea
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from typing import Literal
 from urllib.parse import urlsplit
@@ -15,7 +16,7 @@ import msgspec
 from holdfast.errors import UsageError
 from holdfast.protocol.ports import Provider
 from holdfast.providers.anthropic import anthropic_provider
-from holdfast.providers.http import HttpPool, is_loopback
+from holdfast.providers.http import USUAL_LINK, HttpPool, Link, is_loopback
 from holdfast.providers.openai import Dialect, openai_provider
 from holdfast.providers.responses import responses_provider
 from holdfast.providers.script import script_from_file
@@ -40,6 +41,8 @@ class Entry(msgspec.Struct, frozen=True):
     dialect: Dialect = Dialect()
 
 
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_OWN_HEADERS = frozenset({"connection", "content-length", "content-type", "host", "transfer-encoding"})
 _OPENAI_HOST = "api.openai.com"
 _NEEDS_ITS_REASONING = Dialect(reasoning_field="reasoning_content")
 
@@ -238,17 +241,6 @@ def address_of(entry: Entry, base_url: str = "") -> str:
     return address
 
 
-class Caching(msgspec.Struct, frozen=True):
-    """How a provider learns what to keep in its cache."""
-
-    marks: Literal["auto", "blocks", "off"] = "auto"
-    """`auto`: in the way that the server is known to read best."""
-    keeps_an_hour: bool = False
-
-
-_USUAL_CACHING = Caching()
-
-
 def make_provider(
     entry: Entry,
     *,
@@ -256,7 +248,7 @@ def make_provider(
     base_url: str,
     api_key: str,
     http: HttpPool,
-    caching: Caching = _USUAL_CACHING,
+    link: Link = USUAL_LINK,
 ) -> Provider:
     """Return the provider at that address with that key. The caller closes `http`, which is shared.
 
@@ -273,16 +265,19 @@ def make_provider(
         raise UsageError(f"There is no API key for {entry.name}.", hint=hint)
     if not (key.isascii() and key.isprintable()):
         raise UsageError(f"The API key for {entry.name} contains characters that no key has.")
+    if any(_HEADER.fullmatch(name) is None or name.lower() in _OWN_HEADERS for name in link.headers):
+        where = f"[providers.{entry.name}.headers]"
+        hint = f"Holdfast itself sets {', '.join(sorted(_OWN_HEADERS))}."
+        raise UsageError(f"{where} has a name that no header may have.", hint=hint)
     if entry.wire == "anthropic":
-        marks, keeps_an_hour = caching.marks, caching.keeps_an_hour
-        return anthropic_provider(entry.name, address, key, http, cache=marks, keeps_an_hour=keeps_an_hour)
+        return anthropic_provider(entry.name, address, key, http, link)
     is_openai = urlsplit(address).hostname == _OPENAI_HOST
-    has_cache_key = is_openai and caching.marks != "off"
+    has_cache_key = is_openai and link.cache != "off"
     if entry.wire == "responses":
-        return responses_provider(entry.name, address, key, http, has_cache_key=has_cache_key)
+        return responses_provider(entry.name, address, key, http, link, has_cache_key=has_cache_key)
     dialect = entry.dialect
     if is_openai:
         dialect = msgspec.structs.replace(
             dialect, cap_field="max_completion_tokens", longest_call_id=40, has_cache_key=has_cache_key
         )
-    return openai_provider(entry.name, address, key, http, dialect)
+    return openai_provider(entry.name, address, key, http, link, dialect)

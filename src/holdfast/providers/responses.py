@@ -17,9 +17,10 @@ from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult
 from holdfast.protocol.ports import Wire
 from holdfast.protocol.tools import ToolSpec
-from holdfast.providers.http import HttpPool
+from holdfast.providers.http import HttpPool, Link
 from holdfast.providers.native import NativeProvider
 from holdfast.providers.openai import cache_key_field, call_ids, valid_name
+from holdfast.providers.options import written
 from holdfast.providers.responses_reply import ResponseReader
 
 _encode = msgspec.json.Encoder().encode
@@ -69,8 +70,8 @@ class ResponsesWire:
             case "user":
                 return [_encode({"role": "user", "content": _content(message.parts)})]
             case "assistant":
-                written = [_encode(item) for item in self._said(message)]
-                return written or [_encode({"role": "assistant", "content": _NOTHING_SAID})]
+                said = [_encode(item) for item in self._said(message)]
+                return said or [_encode({"role": "assistant", "content": _NOTHING_SAID})]
             case "tool":
                 ids = _ids(message)
                 results = [
@@ -90,7 +91,9 @@ class ResponsesWire:
         """Encode output cap and streaming; in the last pass also that no tool may be called."""
         streaming = ',"stream":true' if is_streaming else ""
         final = ',"tool_choice":"none"' if is_last_pass else ""
-        return f'],"max_output_tokens":{output_cap_tokens}{self._key}{final}{streaming}}}'.encode()
+        cap = f'],"max_output_tokens":{output_cap_tokens}'.encode()
+        options = written(facts.options, '"reasoning":{"effort":"%s"}')
+        return cap + options + f"{self._key}{final}{streaming}}}".encode()
 
     def _said(self, message: Message) -> Iterator[dict[str, Any]]:
         """Yield the items of a response in their order. Reasoning goes back with what followed it, and only to the
@@ -172,7 +175,7 @@ def _tool(spec: ToolSpec) -> dict[str, Any]:
 
 
 def responses_provider(
-    provider: str, base_url: str, api_key: str, http: HttpPool, *, has_cache_key: bool
+    provider: str, base_url: str, api_key: str, http: HttpPool, link: Link, *, has_cache_key: bool
 ) -> NativeProvider:
     """Return a provider at `base_url`, which ends in the API's version (`https://api.openai.com/v1`)."""
     return NativeProvider(
@@ -182,4 +185,5 @@ def responses_provider(
         ResponseReader,
         headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
         secret=api_key,
+        link=link,
     )
