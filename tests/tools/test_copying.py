@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 from collections.abc import Callable
@@ -10,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from holdfast.clock import SYSTEM_CLOCK
+from holdfast.protocol.settings import Walls
 from holdfast.storage.images import Images
 from holdfast.tools.blocking import Refused
 from holdfast.tools.copying import changes, copy
+from holdfast.tools.fencing import Fences
 from holdfast.tools.ignoring import ignoring
 from holdfast.tools.own import OwnPlaces
 
@@ -35,7 +38,7 @@ def git(folder: Path, *arguments: str) -> str:
 
 def usual(folder: Path) -> Path:
     work = folder / "usual"
-    work.mkdir()
+    work.mkdir(parents=True)
     git(work, "init", "--quiet", "--initial-branch=main")
     (work / "a").write_text("one\n")
     git(work, "add", ".")
@@ -123,3 +126,36 @@ def test_the_home_of_holdfast_and_what_its_links_lead_to_are_in_no_copy(tmp_path
     assert [*copied.items] == ["dotfiles/other"]
     found = {str(path.relative_to(tmp_path / "copy")) for path in (tmp_path / "copy").rglob("*")}
     assert found == {"dotfiles", "dotfiles/other"}
+
+
+@pytest.mark.requirement("L2", "S14")
+@pytest.mark.parametrize("make", [usual, Path])
+def test_the_other_name_of_a_secret_file_is_masked_in_a_copy_too(
+    tmp_path: Path, make: Callable[[Path], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, to = make(tmp_path / "work"), tmp_path / "copy"
+    images = Images(tmp_path / "home", SYSTEM_CLOCK)
+    for path in (tmp_path / "home", to, work / "sub"):
+        path.mkdir(parents=True)
+    (work / ".gitignore").write_text(".env\n")
+    (work / ".env").write_text("the secret\n")
+    for name in ("sub/notes", "z"):
+        os.link(work / ".env", work / name)
+    os.link(work / "z", tmp_path / "outside")
+    copied = copy(str(work), to, OwnPlaces(), images)
+    assert copied.left_out == ()
+    assert changes(str(to), copied, images) == []
+    masked = Fences(OwnPlaces(), "/home/nobody").fence(str(to), Walls("bubblewrap")).masked
+    assert sorted(masked) == [f"{to}/.env", f"{to}/sub/notes", f"{to}/z"]
+
+    def linked(source: object, target: object) -> None:
+        raise OSError(errno.EMLINK, os.strerror(errno.EMLINK))
+
+    monkeypatch.setattr(os, "link", linked)
+    (tmp_path / "full").mkdir()
+    copied = copy(str(work), tmp_path / "full", OwnPlaces(), images)
+    assert [each.partition(": it cannot become another name of ")[0] for each in copied.left_out] == [
+        "z",
+        ".env",
+    ]
+    assert changes(str(tmp_path / "full"), copied, images) == []

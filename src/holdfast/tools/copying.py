@@ -25,7 +25,7 @@ from holdfast.storage.images import Images
 from holdfast.tools.blocking import Refused
 from holdfast.tools.cloning import clone
 from holdfast.tools.ignoring import Ignoring, ignoring, program
-from holdfast.tools.own import OwnPlaces, identity
+from holdfast.tools.own import Identity, OwnPlaces, identity
 from holdfast.tools.repository import find
 from holdfast.tools.restoring import LINK, link_content
 
@@ -126,6 +126,8 @@ class _Copying:
         self._homes = own.identities(HOME)
         self._left_out = left_out
         self._entries, self._bytes = MAX_ENTRIES, MAX_BYTES
+        self._linked: dict[Identity, str] = {}
+        """Where files with several names were copied to."""
         self.items: dict[str, Item] = {}
         self.ignored: list[str] = []
 
@@ -193,10 +195,26 @@ class _Copying:
             facts = os.fstat(fd)
             if not stat.S_ISREG(facts.st_mode):
                 raise FileNotFoundError
+            if facts.st_nlink > 1 and self._is_named_again(identity(facts), path):
+                return
             with open(self._to / path, "xb") as target:
                 _copy_content(fd, target.fileno())
                 os.fchmod(target.fileno(), stat.S_IMODE(facts.st_mode) & 0o777)
                 os.utime(target.fileno(), ns=(facts.st_atime_ns, facts.st_mtime_ns))
+
+    def _is_named_again(self, file: Identity, path: str) -> bool:
+        """Give a file that was copied already a further name in the copy. Return whether it was.
+
+        A secret file may have an ordinary name, too. In two files, only one of them would be masked.
+        """
+        first = self._linked.setdefault(file, path)
+        if first == path:
+            return False
+        try:
+            os.link(self._to / first, self._to / path)
+        except OSError as error:
+            self._left_out.append(f"{path}: it cannot become another name of {first} ({error.strerror})")
+        return True
 
     def _remember(self, path: str) -> None:
         """Remember what a file of the copy is."""
