@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import ssl
 import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 import pytest
 
-from holdfast.protocol.fence import Fence, Launch
+from holdfast.protocol.fence import Fence, Finding, Launch
 from holdfast.protocol.traffic import Authority, Exchange, StandIn
-from holdfast.sandbox import proxy_tls
+from holdfast.sandbox import bubblewrap, landlock, proxy_tls
 from holdfast.sandbox.process import Processes, clean_environment
 from holdfast.sandbox.proxy_exchange import Limits
 from holdfast.testing.clock import never_over
@@ -243,10 +243,13 @@ async def test_a_large_body_goes_through_tls_unchanged(
 
 
 @pytest.mark.requirement("S7")
-@pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
+@pytest.mark.parametrize("backend", [bubblewrap, landlock], ids=["bubblewrap", "landlock"])
 async def test_real_programs_in_a_sandbox_trust_the_proxy(
-    world: World, processes: Processes, tmp_path: Path
+    world: World, tmp_path: Path, backend: ModuleType
 ) -> None:
+    made = backend.make()
+    if isinstance(made, Finding):
+        pytest.skip(made.fault)
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     (workspace / "fetch.py").write_text(FETCH)
@@ -261,7 +264,11 @@ async def test_real_programs_in_a_sandbox_trust_the_proxy(
         LIMIT_S, LIMIT_S, never_over, secrets=(world.secret,), on_exchange=exchanges.append,
         fence=Fence((str(workspace),), private=(str(Path.home()),), hosts=(world.host,)),
     )  # fmt: skip
-    ended = await processes.run(launch, lambda _: None)
+    processes = Processes(made)
+    try:
+        ended = await processes.run(launch, lambda _: None)
+    finally:
+        await processes.aclose()
     stars = "*" * len(VALUE)
     assert ended.output.splitlines() == [f"{stars} and {stars}", f"b'{stars} and {stars}'"]
     assert world.certificate in (workspace / "trusted.pem").read_text()
