@@ -9,6 +9,7 @@ _LANDLOCK = "tests/sandbox/test_landlock.py"
 _FILTER = "tests/sandbox/test_seccomp.py"
 _FENCES = "tests/tools/test_fencing.py"
 _CLI = "tests/cli/test_sandbox.py"
+_LIMITS = "tests/tools/test_limits_named.py"
 _PLACES = "tests/sandbox/test_places.py"
 _ARGV = "sandbox/bubblewrap.py"
 _BUILDS = "tools/fencing.py"
@@ -507,5 +508,40 @@ WALLS = (
         "if _facts(found) == copy.facts and read_ns - found.st_ctime_ns > _FRESH_NS:",
         "if copy.mode == found.st_mode and copy.facts[1] == found.st_ino:",
         "tests/tools/test_kept.py",
+    ),
+    Mutation(
+        "what lies in a linked folder of the home is linked again",
+        "sandbox/landlock.py",
+        "(path for path in inside if inside.keys().isdisjoint(map(str, Path(path).parents)))",
+        "iter(inside)",
+        _LANDLOCK,
+    ),
+    Mutation(
+        "a process in the background is not told its limit",
+        "tools/background.py",
+        "(failure(*seen), refused(*seen))",
+        '(failure(*seen), "")',
+        _LIMITS,
+    ),
+    Mutation(
+        "an isolated function is not told its limit",
+        "tools/function.py",
+        "if (why := cause(raised, launch.fence, backend)) else",
+        "if (why := str()) else",
+        _LIMITS,
+    ),
+    Mutation(
+        "a hook is not told its limit",
+        "extensions/hook_commands.py",
+        'why = f"{why}; {limit}" if limit else why',
+        "limit = why",
+        "tests/extensions/test_limits_of_hooks.py",
+    ),
+    Mutation(
+        "a limit of the processor that a pipeline hides is not named",
+        "tools/within.py",
+        'next(told, "") or _much_time(ended, fence)',
+        'next(told, "")',
+        "tests/tools/test_within.py",
     ),
 )

@@ -264,6 +264,19 @@ async def test_what_is_masked_in_a_folder_that_can_be_read_is_left_out(
     assert "Permission denied" in ended.output
 
 
+@pytest.mark.requirement("L2")
+async def test_folders_of_the_home_that_lie_in_each_other_are_both_found_there(
+    processes: Processes, scene: Scene
+) -> None:
+    home, inner = scene.outside, scene.outside / "deep" / "inner"
+    inner.mkdir(parents=True)
+    (inner / "file").write_text(BAIT)
+    readable = (*scene.fence.readable, str(inner), str(home / "deep"), str(inner / "file"))
+    scene.fence = replace(scene.fence, private=(str(home),), files={}, readable=readable)
+    assert (await ran(processes, scene, "cat ~/deep/inner/file")).output == BAIT
+    assert sorted(home.rglob("*")) == [home / "bait", home / "deep", inner, inner / "file"]
+
+
 @pytest.mark.requirement("L11")
 async def test_a_call_with_too_many_processes_ends_and_says_so(processes: Processes, scene: Scene) -> None:
     scene.fence = replace(scene.fence, processes=20)

@@ -14,7 +14,7 @@ from holdfast.protocol.fence import Fence, Launch
 from holdfast.sandbox import bubblewrap
 from holdfast.sandbox.bubblewrap import Bubblewrap
 from holdfast.sandbox.process import Ended, Processes
-from holdfast.tools.background import how_ended
+from holdfast.tools.within import how_ended
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import time
 import urllib.request
 from pathlib import Path
@@ -39,6 +40,14 @@ def breaks(how: str) -> None:
     if how == "dies":
         os._exit(7)
     raise ValueError(how)
+
+
+@tool(effect="exec", isolation="process")
+def takes(what: str) -> int:
+    """Take more than a sandbox gives."""
+    if what == "time":
+        signal.raise_signal(signal.SIGXCPU)  # as the kernel does
+    return len(bytearray(1 << 30))
 
 
 @tool(effect="exec", isolation="process")

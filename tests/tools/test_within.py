@@ -6,13 +6,15 @@ import signal
 
 import pytest
 
-from holdfast.protocol.fence import Backend
+from holdfast.protocol.fence import Backend, Fence
 from holdfast.sandbox.process import Ended
 from holdfast.tools.within import cause, refused
 
+FENCE = Fence(("/w",), cpu_s=10)
 
-def said(backend: Backend, code: int, output: str = "") -> str:
-    return cause(Ended("exited", code, output, len(output)), backend)
+
+def said(backend: Backend, code: int, output: str = "", cpu_s: float = 0.0) -> str:
+    return cause(Ended("exited", code, output, len(output), cpu_s=cpu_s), FENCE, backend)
 
 
 @pytest.mark.requirement("L11")
@@ -29,6 +31,10 @@ def said(backend: Backend, code: int, output: str = "") -> str:
         (3, "bash: line 1:     4 CPU time limit exceeded bash -c x\nafter", "[sandbox] cpu"),
         (2, "make: *** [Makefile:2: all] File size limit exceeded", "[sandbox] file_size"),
         (1, "MemoryError", "[sandbox] memory"),
+        (1, "tail: memory exhausted", "[sandbox] memory"),
+        (101, "memory allocation of 3221225472 bytes failed", "[sandbox] memory"),
+        (1, "CalledProcessError: Command 'x' died with <Signals.SIGXCPU: 24>.", "[sandbox] cpu"),
+        (125, "xargs: dd: terminated by signal 25", "[sandbox] file_size"),
         (1, "Too many open files", "4,096 open files"),
     ],
 )
@@ -62,7 +68,19 @@ def test_what_a_sandbox_does_not_have_is_not_said() -> None:
         ),
         ("x: line 20: 77 File size limit exceeded(core dumped) dd of=big", "[sandbox] file_size"),
         ("bash: fork: retry: Resource temporarily unavailable\nok", "[sandbox] processes"),
+        (
+            "x: line 1: 3 Broken pipe  head big\n      4 File size limit exceeded| cat > b",
+            "[sandbox] file_size",
+        ),
+        ("CPU time limit exceeded\nafter", "[sandbox] cpu"),
+        ("make: *** [Makefile:2: all] CPU time limit exceeded\nafter", "[sandbox] cpu"),
+        ("Traceback:\nMemoryError\nafter", "[sandbox] memory"),
+        ("tail: memory exhausted\nafter", "[sandbox] memory"),
+        ("OSError: [Errno 24] Too many open files: 'x'\nafter", "4,096 open files"),
+        ("OSError: [Errno 27] File too large\nafter", "[sandbox] file_size"),
+        ("RuntimeError: can't start new thread\nafter", "[sandbox] processes"),
         ("docs.md: File size limit exceeded", ""),
+        ("test_x.py::test_a FAILED - MemoryError", ""),
         ("all is well", ""),
     ],
 )
@@ -70,5 +88,18 @@ def test_a_limit_that_one_of_several_programs_reached_is_named_also_if_the_comma
     output: str, limit: str
 ) -> None:
     ended = Ended("exited", 0, output, len(output))
-    assert (limit in refused(ended, "landlock"), bool(refused(ended, "landlock"))) == (True, bool(limit))
-    assert refused(ended, "unsafe") == ""
+    found = refused(ended, FENCE, "landlock")
+    assert (limit in found, bool(found)) == (True, bool(limit))
+    assert refused(ended, FENCE, "unsafe") == ""
+
+
+@pytest.mark.requirement("L11")
+def test_what_only_the_processor_time_shows_is_said() -> None:
+    """A pipeline hides a program that a signal ended, and one that ignores the warning is killed without a name."""
+    assert "[sandbox] cpu" in said("bubblewrap", 128 + signal.SIGKILL, cpu_s=11.0)
+    assert "[sandbox] cpu" in said("landlock", -signal.SIGKILL, "sh: Permission denied", cpu_s=11.0)
+    assert said("bubblewrap", 128 + signal.SIGKILL, cpu_s=1.0) == ""
+    ended = Ended("exited", 0, "after", 5, cpu_s=9.0)
+    assert refused(ended, FENCE, "bubblewrap").startswith("a program in it may have reached a limit: ")
+    assert refused(ended, None, "bubblewrap") == ""
+    assert refused(ended, FENCE, "unsafe") == ""

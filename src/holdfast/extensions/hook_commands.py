@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.errors import SandboxUnavailable
 from holdfast.protocol.fence import Launch
@@ -20,6 +21,7 @@ from holdfast.sandbox.process import Ended, Processes
 from holdfast.sandbox.unnamed import unnamed_file
 from holdfast.tools.blocking import Refused
 from holdfast.tools.fencing import Enclosure
+from holdfast.tools.within import cause, how_ended
 
 MOST_BYTES = 64 * 1024
 """The most that a hook may answer."""
@@ -102,7 +104,12 @@ class CommandHook:
                 launch = await self._enclosure.around(launch, occasion.workspace, source.hook.files)
             ended = await self._processes.run(launch, lambda _: None)
             if why := _problem(ended, timeout_s):
-                raise HookFailed(why, stderr.text())
+                said = stderr.text()
+                if self._enclosure is not None:
+                    printed = replace(ended, output=said)
+                    limit = cause(printed, launch.fence, self._enclosure.sandbox.backend)
+                    why = f"{why}; {limit}" if limit else why
+                raise HookFailed(why, said)
             return ended.output
 
     async def aclose(self) -> None:
@@ -115,8 +122,8 @@ def _problem(ended: Ended, timeout_s: float) -> str:
         return f"it wrote more than {MOST_BYTES // 1024} KiB"
     if ended.how in ("timeout", "idle"):
         return f"it did not answer within {timeout_s:g} s"
-    if ended.exit_code < 0:
-        return f"it was killed by signal {-ended.exit_code}"
+    if ended.how != "exited" or ended.exit_code < 0:
+        return f"it was {how_ended(ended)}"
     return f"its exit code was {ended.exit_code}" if ended.exit_code else ""
 
 

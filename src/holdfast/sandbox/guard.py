@@ -284,6 +284,8 @@ def _watch(root: int, control: socket.socket, ends: list[int], wakes: int, insid
     while is_left() and (left_s := until - time.monotonic()) > 0:
         waiting.ready([wakes], left_s)
     _end_all(root, wakes, is_left)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    _tell(control, "used", round(1_000 * (used.ru_utime + used.ru_stime)))
 
 
 def _end_all(root: int, wakes: int, is_left: Callable[[], bool]) -> None:

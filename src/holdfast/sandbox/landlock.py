@@ -20,6 +20,7 @@ import os
 import sys
 from collections.abc import Collection, Iterable, Iterator
 from functools import cache
+from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -230,8 +231,11 @@ def _system(files: int, hidden: Collection[str]) -> Iterator[tuple[str, int]]:
 
 
 def _within(home: str, paths: Iterable[str]) -> Iterator[str]:
-    """Yield the paths that lie in the home: programs look for them in the home that they get."""
-    return (path for path in paths if home and path != home and is_inside(home, path))
+    """Yield the paths that lie in the home: programs look for them in the home that they get. What lies in one of
+    them is found there.
+    """
+    inside = {path: None for path in paths if home and path != home and is_inside(home, path)}
+    return (path for path in inside if inside.keys().isdisjoint(map(str, Path(path).parents)))
 
 
 def _moved(path: str, home: str, to: str) -> str:

@@ -67,6 +67,8 @@ class Ended(msgspec.Struct, frozen=True):
     """What it asked of the network through the proxy."""
     replaced: str = ""
     """The protected or secret file that somebody outside replaced, so that the sandbox no longer kept it."""
+    cpu_s: float = 0.0
+    """The processor time of all its processes together."""
 
 
 def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -170,7 +172,15 @@ class Processes:
                 os.close(reading)
                 control.close()
                 self._open.discard(control)
-        return Ended(how, tree.exit_code, output.text(), output.size_bytes, undone, replaced=tree.replaced)
+        return Ended(
+            how,
+            tree.exit_code,
+            output.text(),
+            output.size_bytes,
+            undone,
+            replaced=tree.replaced,
+            cpu_s=tree.cpu_s,
+        )
 
     async def end(self, keys: Collection[str]) -> None:
         """End every process of the calls with these keys, no matter which driver started it."""
@@ -251,6 +261,8 @@ class _Tree:
         self._number = -signal.SIGKILL
         self.replaced = ""
         """See `Ended.replaced`."""
+        self.cpu_s = 0.0
+        """See `Ended.cpu_s`."""
         self._has_spoken = asyncio.Event()
         self._gone = asyncio.create_task(self._listen(reader))
 
@@ -326,8 +338,12 @@ class _Tree:
         """Wait until the tree is gone, which closes the socket."""
         try:
             async for line in reader:
-                self._word, said = json.loads(line)
-                if self._word == "replaced":
+                word, said = json.loads(line)
+                if word == "used":  # the last one, when the tree is gone
+                    self.cpu_s = said / 1_000
+                    continue
+                self._word = word
+                if word == "replaced":
                     self.replaced = said
                 else:
                     self._number = said

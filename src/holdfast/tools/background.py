@@ -15,13 +15,14 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from holdfast.protocol.fence import FLOOD_BYTES, Launch
+from holdfast.protocol.fence import Backend, Launch
 from holdfast.protocol.ports import CallContext
 from holdfast.protocol.traffic import MAX_EXCHANGES, Exchange, Requests
 from holdfast.redact import Redactor, part_of
 from holdfast.sandbox.process import Ended, Processes
 from holdfast.tools import aside
 from holdfast.tools.blocking import Refused, in_thread
+from holdfast.tools.within import LOOKED_AT_CHARS, failure, refused
 
 MAX_RUNNING = 8
 """The most processes of one session that may run in the background. As many that have ended are known."""
@@ -76,7 +77,9 @@ class Page(NamedTuple):
 class Process:
     """A process in the background, or what is known of it when it has ended."""
 
-    def __init__(self, id_: str, launch: Launch, redact: Redactor, *, may_be_cut: bool) -> None:
+    def __init__(
+        self, id_: str, launch: Launch, backend: Backend, redact: Redactor, *, may_be_cut: bool
+    ) -> None:
         self.id = id_
         self.key = launch.key
         self.may_be_cut = may_be_cut
@@ -85,6 +88,7 @@ class Process:
         self.output = Recent()
         self.task: asyncio.Task[Ended]
         self._timeout_s = launch.timeout_s
+        self._fence, self._backend = launch.fence, backend
         self._workspace = launch.cwd
         self._redact = redact
         self._news = asyncio.Event()
@@ -111,7 +115,12 @@ class Process:
         if (error := self.task.exception()) is not None:
             return f"could not be started: {error.strerror if isinstance(error, OSError) else error}"
         ended = self.task.result()
-        how = f"killed after {self._timeout_s:g} s" if ended.how in ("timeout", "idle") else how_ended(ended)
+        if ended.how in ("timeout", "idle"):
+            how = f"killed after {self._timeout_s:g} s"
+        else:
+            told = replace(ended, output=self.output.whole()[-LOOKED_AT_CHARS:])
+            seen = told, self._fence, self._backend
+            how = "; ".join(filter(None, (failure(*seen), refused(*seen))))
         return how + aside.told(ended.put_right, self._workspace)
 
     async def news(self, seen: int, timeout_s: float | None = None) -> None:
@@ -169,7 +178,7 @@ class Background:
         self.processes = processes or Processes()
         self._of: dict[str, dict[str, Process]] = {}
 
-    async def start(self, launch: Launch, context: CallContext) -> Process:
+    async def start(self, launch: Launch, backend: Backend, context: CallContext) -> Process:
         """Start a process that goes on after this call, and see whether it ends at once.
 
         Raises:
@@ -181,7 +190,7 @@ class Background:
         _make_room(known)
         walled = context.walled
         may_be_cut = walled is not None and walled.network == "proxy" and not walled.is_approved
-        process = Process(context.call_id, launch, context.get(Redactor), may_be_cut=may_be_cut)
+        process = Process(context.call_id, launch, backend, context.get(Redactor), may_be_cut=may_be_cut)
 
         check_first = launch.check
 
@@ -237,22 +246,6 @@ class Background:
         for session in [*self._of]:
             await self.end(session)
         await self.processes.aclose()
-
-
-def how_ended(ended: Ended) -> str:
-    """Return how a command ended that reached no time limit, as half a sentence."""
-    if ended.how == "flood":
-        return f"killed after printing more than {FLOOD_BYTES >> 20} MiB"
-    if ended.how == "processes":
-        return "killed: it had more processes at a time than [sandbox] processes allows"
-    if ended.how == "replaced":
-        return (
-            f"killed: somebody outside replaced {ascii(ended.replaced)[1:-1]} while it ran, as git and editors "
-            "do, so the sandbox no longer kept this file. The command may have read or changed it in that moment. A "
-            "person should look at it"
-        )
-    code = ended.exit_code
-    return f"killed by signal {-code}" if code < 0 else f"exit code {code}"
 
 
 def _make_room(known: dict[str, Process]) -> None:

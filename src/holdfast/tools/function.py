@@ -37,6 +37,7 @@ from holdfast.tools.limits import limited, over
 from holdfast.tools.results import result_of
 from holdfast.tools.signature import Signature, describe
 from holdfast.tools.threads import Threads, raisable
+from holdfast.tools.within import cause, failure
 from holdfast.tools.workspace import Root
 from holdfast.tools.writing import probe
 
@@ -302,11 +303,16 @@ class FunctionTool(Generic[P, R]):
             told = result.read()
         if ended.how in ("timeout", "idle"):
             return RawResult("timeout", f"{self.spec.name} did not finish. {over(context)}")
+        backend = fences.backend(context.policy.walls) if fences is not None else "unsafe"
         if not told:
-            why = f"{self.spec.name} ended without a result (exit code {ended.exit_code})."
+            why = f"{self.spec.name} ended without a result ({failure(ended, launch.fence, backend)})."
             return RawResult("error", why, detail=ended.output)
         returned = msgspec.json.decode(told, type=RawResult)
-        text = returned.text + aside.told(ended.put_right, context.workspace)
+        text = returned.text
+        if returned.status == "error":
+            raised = msgspec.structs.replace(ended, exit_code=1, output=f"{text}\n{returned.detail}")
+            text += f"\n[{why}]" if (why := cause(raised, launch.fence, backend)) else ""
+        text += aside.told(ended.put_right, context.workspace)
         return msgspec.structs.replace(returned, text=text, requests=ended.requests)
 
 

@@ -20,7 +20,7 @@ from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.protocol.tools import ToolSpec
 from holdfast.sandbox.process import Ended, clean_environment
 from holdfast.tools import aside
-from holdfast.tools.background import Background, how_ended
+from holdfast.tools.background import Background
 from holdfast.tools.blocking import Refused
 from holdfast.tools.fencing import Fences
 from holdfast.tools.process import ALONE, RUNS, page, told
@@ -28,7 +28,7 @@ from holdfast.tools.sameness import is_answer
 from holdfast.tools.schema import arguments_object
 from holdfast.tools.unplanned import Unplanned
 from holdfast.tools.unreached import note
-from holdfast.tools.within import cause, refused
+from holdfast.tools.within import failure, refused
 
 TIMEOUT_S = 120.0
 MAX_TIMEOUT_S = 3_600.0
@@ -36,8 +36,6 @@ MAX_COMMAND_CHARS = 30_000
 """A longer command belongs in a file: every character is examined before it runs."""
 NO_BASH = "The command did not run: bash is not installed, and the gates read commands as bash does."
 _LONGER = "With a greater timeout_s it has longer, and with background=true it goes on by itself"
-
-_GOES_ON = "a program in it reached a limit"
 
 
 class Shell(Unplanned):
@@ -113,7 +111,8 @@ class Shell(Unplanned):
     async def _started(self, launch: Launch, arguments: dict[str, Any], context: CallContext) -> RawResult:
         """Start the command in the background. Its limits are the run's, and its own `timeout_s`."""
         limit_s = arguments.get("timeout_s", math.inf)
-        process = await self._background.start(replace(launch, timeout_s=limit_s, idle_s=math.inf), context)
+        launch = replace(launch, timeout_s=limit_s, idle_s=math.inf)
+        process = await self._background.start(launch, self._fences.backend(context.policy.walls), context)
         if process.is_running:
             text = RUNS.format(id=process.id) + (ALONE if launch.fence is not None else "")
             return RawResult("ok", text, background=told(process), requests=process.asked())
@@ -145,8 +144,7 @@ def _result(ended: Ended, launch: Launch, backend: Backend) -> RawResult:
             why = f"[killed after {launch.idle_s:g} s without output, with all its processes. {_LONGER}.]"
             return RawResult("timeout", output + why)
         case "exited" if not ended.exit_code:
-            why = refused(ended, backend)
-            return RawResult("ok", f"{output}[{_GOES_ON}: {why}]" if why else ended.output or "[no output]")
+            why = refused(ended, launch.fence, backend)
+            return RawResult("ok", f"{output}[{why}]" if why else ended.output or "[no output]")
         case "exited" | "flood" | "processes" | "replaced":
-            why = "; ".join(filter(None, (how_ended(ended), cause(ended, backend))))
-            return RawResult("error", f"{output}[{why}]")
+            return RawResult("error", f"{output}[{failure(ended, launch.fence, backend)}]")

@@ -1,11 +1,13 @@
-"""Says that the sandbox of a command caused its failure, where the output shows it, and what a person could allow."""
+"""Says how a program ended, that its sandbox caused its failure, where the output shows it, and what a person could
+allow.
+"""
 
 from __future__ import annotations
 
 import re
 from signal import SIGBUS, SIGXCPU, SIGXFSZ
 
-from holdfast.protocol.fence import Backend
+from holdfast.protocol.fence import FLOOD_BYTES, Backend, Fence
 from holdfast.sandbox.process import Ended
 
 _NOT_SHOWN = (
@@ -18,6 +20,14 @@ _SPACE = {
 }
 _LONG_FILE = "it wrote a file longer than [sandbox] file_size allows"
 _LONG_TIME = "it used more processor time than [sandbox] cpu allows"
+_LITTLE_MEMORY = "each process has at most what [sandbox] memory allows"
+_FEW_FILES = "a process in the sandbox has at most 4,096 open files"
+_MUCH_TIME = (
+    "its programs together used about as much processor time as [sandbox] cpu allows one of them, or more, and one "
+    "that uses more is ended"
+)
+_ABOUT = 0.7
+"""For its limit, the kernel counts ticks. On a busy machine these are more than the time that it tells afterwards."""
 _MANY = (
     "there may be as many processes as [sandbox] processes allows, and four times as many with their threads"
 )
@@ -38,11 +48,11 @@ _NO_REPOSITORY = (
     "that belongs to another project. If the workspace has such a one, a person can show it with [sandbox] write"
 )
 _BY_WORDS = {
-    r"MemoryError|cannot allocate memory|out of memory|bad_alloc":
-        "each process has at most what [sandbox] memory allows",
-    r"too many open files": "a process in the sandbox has at most 4,096 open files",
-    r"file too large|file size limit exceeded": _LONG_FILE,
-    r"cpu time limit exceeded": _LONG_TIME,
+    r"MemoryError|cannot allocate memory|out of memory|bad_alloc|memory exhausted|memory allocation of \d+ bytes":
+        _LITTLE_MEMORY,
+    r"too many open files": _FEW_FILES,
+    r"file too large|file size limit exceeded|SIGXFSZ|by signal 25\b": _LONG_FILE,
+    r"cpu time limit exceeded|SIGXCPU|by signal 24\b": _LONG_TIME,
     r"can't start new thread|fork: retry|fork: resource temporarily|cannot fork|pthread_create":
         _MANY,
     r"read-only file system":
@@ -56,16 +66,41 @@ _KEPT = (
     "folders that hold them"
 )
 """A mount lies there. Landlock has none."""
+_OF_SIGNAL = r"(?:: line \d+: +\d+ |^ +\d+ |^make(?:\[\d+\])?: \*\*\* \[.*\] ){0}|^{0}(?: \(core dumped\))?$"
+"""How bash, make and other shells tell of a program among others, in a form that no page or log is likely to have."""
 _BY_SHELL = {
-    r": line \d+: +\d+ CPU time limit exceeded": _LONG_TIME,
-    r": line \d+: +\d+ File size limit exceeded": _LONG_FILE,
+    _OF_SIGNAL.replace("{0}", "CPU time limit exceeded"): _LONG_TIME,
+    _OF_SIGNAL.replace("{0}", "File size limit exceeded"): _LONG_FILE,
     r"^\S*bash: fork: ": _MANY,
 }
-"""What bash itself says of a program among others, in a form that no page or log is likely to have."""
-_TAIL_CHARS = 20_000
+_BY_PROGRAM = {
+    r"^MemoryError\b|^out of memory!$|: memory exhausted$|^memory allocation of \d+ bytes failed": _LITTLE_MEMORY,
+    r"^OSError: \[Errno 24\]|: too many open files$": _FEW_FILES,
+    r"^OSError: \[Errno 27\]|: file too large$": _LONG_FILE,
+    r"^RuntimeError: can't start new thread": _MANY,
+}
+"""What programs say last of all when they fail, each on a line of its own. A log may have such lines, too."""
+LOOKED_AT_CHARS = 20_000
+"""How much of the end of an output counts."""
 
 
-def cause(ended: Ended, backend: Backend) -> str:
+def how_ended(ended: Ended) -> str:
+    """Return how a command ended that reached no time limit, as half a sentence."""
+    if ended.how == "flood":
+        return f"killed after printing more than {FLOOD_BYTES >> 20} MiB"
+    if ended.how == "processes":
+        return "killed: it had more processes at a time than [sandbox] processes allows"
+    if ended.how == "replaced":
+        return (
+            f"killed: somebody outside replaced {ascii(ended.replaced)[1:-1]} while it ran, as git and editors "
+            "do, so the sandbox no longer kept this file. The command may have read or changed it in that moment. A "
+            "person should look at it"
+        )
+    code = ended.exit_code
+    return f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def cause(ended: Ended, fence: Fence | None, backend: Backend) -> str:
     """Return what in its sandbox made a command fail, as half a sentence; empty if nothing is known."""
     if backend == "unsafe" or ended.how != "exited" or not ended.exit_code:
         return ""
@@ -81,19 +116,36 @@ def cause(ended: Ended, backend: Backend) -> str:
         return _SPACE[backend]
     if found := next((why for words, why in _BY_WORDS.items() if has_said(ended, words)), ""):
         return found
+    if found := _much_time(ended, fence):
+        return found
     is_refused = backend == "landlock" and has_said(ended, r"permission denied|operation not permitted")
     return _REFUSED if is_refused else ""
 
 
-def refused(ended: Ended, backend: Backend) -> str:
+def failure(ended: Ended, fence: Fence | None, backend: Backend) -> str:
+    """Return how a program failed, and what in its sandbox made it fail, as half a sentence."""
+    return "; ".join(filter(None, (how_ended(ended), cause(ended, fence, backend))))
+
+
+def refused(ended: Ended, fence: Fence | None, backend: Backend) -> str:
     """Return which limit ended or refused a program of a command that went on and succeeded, as half a sentence;
-    empty if bash told of none.
+    empty if nothing shows that.
     """
-    if backend == "unsafe":
+    if backend == "unsafe" or ended.how != "exited" or ended.exit_code:
         return ""
-    return "; ".join(dict.fromkeys(why for words, why in _BY_SHELL.items() if has_said(ended, words)))
+    if sure := [why for words, why in _BY_SHELL.items() if has_said(ended, words)]:
+        return f"a program in it reached a limit: {'; '.join(sure)}"
+    told = (why for words, why in _BY_PROGRAM.items() if has_said(ended, words))
+    # In a pipeline, no shell tells of a program that a signal ended.
+    found = next(told, "") or _much_time(ended, fence)
+    return f"a program in it may have reached a limit: {found}" if found else ""
+
+
+def _much_time(ended: Ended, fence: Fence | None) -> str:
+    """Return that one of its programs may have reached the limit of processor time, if they could together."""
+    return _MUCH_TIME if fence is not None and ended.cpu_s >= _ABOUT * fence.cpu_s else ""
 
 
 def has_said(ended: Ended, words: str) -> bool:
     """Return whether what a command said at its end has such words."""
-    return re.search(words, ended.output[-_TAIL_CHARS:], re.IGNORECASE | re.MULTILINE) is not None
+    return re.search(words, ended.output[-LOOKED_AT_CHARS:], re.IGNORECASE | re.MULTILINE) is not None
