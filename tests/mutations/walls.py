@@ -281,8 +281,8 @@ WALLS = (
     Mutation(
         "what a command made that controls other programs stays",
         "tools/aside.py",
-        "for path in unwanted(each, places) if put_aside(path)]",
-        "for path in unwanted(each, places) if not path and put_aside(path)]",
+        "for path in wrong if put_aside(path)]",
+        "for path in wrong if not path and put_aside(path)]",
         "tests/tools/test_aside.py",
     ),
     Mutation(

@@ -106,6 +106,14 @@ def test_every_folder_that_git_takes_for_a_repository_is_one(tmp_path: Path) -> 
     assert taken >= 4
 
 
+def test_a_repository_with_working_trees_is_one_without_its_head(tmp_path: Path) -> None:
+    (tmp_path / "bare" / "worktrees" / "w").mkdir(parents=True)
+    assert place_in_git(str(tmp_path / "bare" / "config"), str(tmp_path)) == ""
+    (tmp_path / "bare" / "worktrees" / "w" / "commondir").touch()
+    assert place_in_git(str(tmp_path / "bare" / "config"), str(tmp_path)) == ".git/config"
+    assert place_in_git(str(tmp_path / "bare" / "plain"), str(tmp_path)) == ""
+
+
 def test_an_ordinary_folder_is_no_repository(tmp_path: Path) -> None:
     (tmp_path / "refs").mkdir()
     (tmp_path / "objects").mkdir()

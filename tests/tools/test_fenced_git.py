@@ -273,6 +273,27 @@ async def test_what_controls_git_in_submodules_and_worktrees_is_kept(
 
 @pytest.mark.requirement("L2")
 @pytest.mark.parametrize("backend", BACKENDS)
+async def test_a_repository_with_working_trees_is_kept_also_without_its_head(
+    tmp_path: Path, backend: Backend
+) -> None:
+    """git needs no HEAD there to run what the configuration names in one of the trees."""
+    top = tmp_path / "workspace"
+    git(made(tmp_path / "main"), "clone", "-q", "--bare", ".", str(top / "store"))
+    git(top / "store", "worktree", "add", "-q", str(top / "tree"))
+    before = (top / "store" / "config").read_bytes()
+    evil = (
+        "echo '[core] fsmonitor = touch ran; false' >> store/config; echo x > store/hooks/post-checkout; true"
+    )
+    await undone(top, backend, "rm store/HEAD", evil)
+    assert not (top / "store" / "HEAD").exists()
+    assert (top / "store" / "config").read_bytes() == before
+    assert not (top / "store" / "hooks" / "post-checkout").exists()
+    git(top / "tree", "status")
+    assert not (top / "tree" / "ran").exists()
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize("backend", BACKENDS)
 async def test_a_clone_keeps_its_remote_and_can_be_fetched_later(tmp_path: Path, backend: Backend) -> None:
     made(tmp_path / "workspace" / "server")
     commands = "git clone -q server copy", "cd copy; git remote -v; git fetch -q && git pull -q"

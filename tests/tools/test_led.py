@@ -169,6 +169,19 @@ async def test_what_comes_to_life_where_something_protected_leads_is_put_aside(
 
 
 @pytest.mark.requirement("L2")
+@pytest.mark.parametrize("name", ["info", "hooks", "worktrees", "remotes", "rebase-merge"])
+async def test_a_new_folder_of_hooks_is_put_aside_whatever_its_name(
+    fences: Fences, workspace: Path, name: str
+) -> None:
+    """git makes folders with such names in its own, and they may stay there."""
+    (workspace / ".git" / "config").write_text(f"[core]\n\thooksPath = {name}")
+    assert await changed(fences, workspace, lambda: touch(workspace / name / "pre-commit.sample")) == [name]
+    assert not (workspace / name).exists()
+    touch(workspace / name / "pre-commit")
+    assert protected(fences, workspace) == [name]
+
+
+@pytest.mark.requirement("L2")
 async def test_a_link_on_the_way_is_put_back_and_a_new_one_put_aside(fences: Fences, workspace: Path) -> None:
     touch(workspace / "conf" / "envrc", workspace / "evil" / "envrc")
     (workspace / "way").symlink_to("conf")

@@ -114,7 +114,10 @@ def open_up(folder: str) -> bool:
 
 
 def put_right(
-    before: Mapping[str, Place], paths: Iterable[str], gone: Collection[str] = ()
+    before: Mapping[str, Place],
+    paths: Iterable[str],
+    gone: Collection[str] = (),
+    led: Collection[str] = (),
 ) -> tuple[str, ...]:
     """Put aside what is new at these paths, and put back the links that were there before. Return the paths of all
     that was changed.
@@ -123,8 +126,9 @@ def put_right(
         before: What lay there before.
         paths: Where something new may be.
         gone: What of that was no longer there when the command began. Something else at its place is new.
+        led: Where something protected leads. Nothing new may stay there, whatever it is called.
     """
-    paths = [*paths]
+    paths = [*paths, *led]
     now = seen(paths)
     opened = [path for path in now.keys() - {*before, *paths} if open_up(path)]
     if opened:
@@ -139,7 +143,8 @@ def put_right(
         moved = {*before.values()} - {*seen(before).values()}
         made = [path for path in made if now[path] not in moved]
     places = {*paths, *before}
-    changed = opened + [path for each in made for path in unwanted(each, places) if put_aside(path)]
+    wrong = (path for each in made for path in ((each,) if each in led else unwanted(each, places)))
+    changed = opened + [path for path in wrong if put_aside(path)]
     for path, place in before.items():
         if place.target and _target(path) != place.target and _put_back(path, place.target):
             changed.append(path)

@@ -39,7 +39,7 @@ from holdfast.tools.git_folders import OF_OTHERS
 from holdfast.tools.git_identity import git_identity
 from holdfast.tools.git_made import is_loose
 from holdfast.tools.kept import keep, opened
-from holdfast.tools.led import Leads, first_on_the_way, way
+from holdfast.tools.led import Leads, way
 from holdfast.tools.other_names import OtherNames
 from holdfast.tools.own import OwnPlaces, own_places
 from holdfast.tools.repository import find
@@ -311,7 +311,7 @@ class Fences:
     def _after(self, trace: Trace) -> tuple[list[str], list[str]]:
         """Return the folders that a command had closed, and where it could make something that controls programs."""
         look = self._look(trace.writable, trace.beside, closed=trace.before)
-        return [*look.opened()], [*look.places(), *map(first_on_the_way, trace.led)]
+        return [*look.opened()], look.places()
 
     def _places(self, trace: Trace) -> list[str]:
         """Return where a command that still runs could make something that controls other programs."""
@@ -485,6 +485,7 @@ def _filled(rules: Fence, look: _Look, homes: Iterable[str]) -> Fence:
     """Return the rules with what is masked and protected now."""
     workspace = rules.writable[0]
     links = [link for folder in look.found for link in folder.links]
+    fixed_now = (path for path in look.fixed if not is_loose(path))
     roots = (*rules.writable, *rules.readable)
     return replace(
         rules,
@@ -495,7 +496,7 @@ def _filled(rules: Fence, look: _Look, homes: Iterable[str]) -> Fence:
             *(path for folder in (*look.found, *look.others, *look.shown) for path in folder.sockets),
             *_led_to(links, workspace, roots),
         ),
-        protected=tuple(_protected((*look.fixed, *look.led, *_OURS, *libraries()), rules.writable)),
+        protected=tuple(_protected((*fixed_now, *look.led, *_OURS, *libraries()), rules.writable)),
     )
 
 
@@ -514,7 +515,7 @@ def _protected(paths: Iterable[str], writable: Sequence[str]) -> Iterator[str]:
     What is protected is shown inside. So a link `.vscode -> ~` would show the home.
     """
     roots = [_real(root) for root in writable]
-    for path in dict.fromkeys(there(os.path.realpath(path)) for path in paths if not is_loose(path)):
+    for path in dict.fromkeys(there(os.path.realpath(path)) for path in paths):
         if path and path not in roots and is_within(roots, path):
             yield path
 

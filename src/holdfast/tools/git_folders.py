@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from holdfast.policy.paths import is_inside
 from holdfast.policy.protected import fixed_places
@@ -36,16 +37,26 @@ def place_in_git(path: str, workspace: str) -> str:
 
 
 def may_be_repository(folder: str) -> bool:
-    """Return whether git may take a folder for a repository, or for the part of one that a worktree has: no folder is
-    one without a HEAD. What else it needs may lie elsewhere, or come later.
+    """Return whether git may take a folder for a repository, or for the part of one that a worktree has: it has a
+    HEAD, or working trees that use its configuration. What else it needs may lie elsewhere, or come later.
     """
-    return os.path.lexists(os.path.join(folder, "HEAD"))
+    return os.path.lexists(os.path.join(folder, "HEAD")) or _has_working_trees(folder)
 
 
 def is_repository(folder: str) -> bool:
     """Return whether git takes a folder for a repository now, or would if it looked less closely."""
     names = [name for name in ("HEAD", "objects", "refs") if os.path.lexists(os.path.join(folder, name))]
     return len(names) == 3 or ("HEAD" in names and os.path.lexists(os.path.join(folder, "commondir")))
+
+
+def _has_working_trees(folder: str) -> bool:
+    """Return whether linked working trees are listed in a folder."""
+    listed = os.path.join(folder, "worktrees")
+    if not os.path.lexists(listed):  # most folders have none, and to ask is quicker than to fail
+        return False
+    with suppress(OSError), os.scandir(listed) as entries:
+        return any(os.path.lexists(os.path.join(entry.path, "commondir")) for entry in entries)
+    return False
 
 
 def _controls(names: list[str]) -> bool:

@@ -18,6 +18,7 @@ from holdfast.sandbox.mounted import is_blank
 from holdfast.sandbox.trees import end_trees
 from holdfast.tools.aside import ASIDE, is_aside, put_right, sentence
 from holdfast.tools.kept import put_back, righted
+from holdfast.tools.led import first_on_the_way
 from holdfast.tools.traces import Trace, Traces
 
 _COARSE_MS = 10
@@ -128,7 +129,8 @@ class Undoing:
             with suppress(OSError):
                 os.unlink(path)
         opened, places = self._look(trace)
-        return tuple(sorted({*opened, *put_right(trace.before, places, trace.gone)}))
+        led = {*map(first_on_the_way, trace.led)}
+        return tuple(sorted({*opened, *put_right(trace.before, places, trace.gone, led)}))
 
 
 def _put_aside_since(trace: Trace) -> Iterator[str]:
