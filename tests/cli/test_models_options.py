@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 
 from holdfast.cli.flags import RunFlags, facts_to_go_on
 from holdfast.protocol.limits import ModelFacts, ModelOptions
-from holdfast.testing.model_replies import Reply
+from holdfast.testing.model_replies import Reply, ReplyCall
 from holdfast.testing.model_server import ModelServer
 from tests.cli.processes import Cli
 
@@ -77,3 +78,27 @@ async def test_a_session_goes_on_over_responses_with_its_sealed_reasoning(cli: C
         "user",
     ]
     assert items[1]["encrypted_content"]
+
+
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
+)
+
+
+@pytest.mark.requirement("C2")
+@pytest.mark.parametrize(
+    ("model", "reads"), [("anthropic:claude-sonnet-5", True), ("anthropic:other", False)]
+)
+async def test_an_image_goes_to_a_model_that_reads_images(cli: Cli, model: str, reads: bool) -> None:
+    (cli.workspace / "a.png").write_bytes(PIXEL)
+    look = Reply(tool_calls=(ReplyCall("read_file", {"path": "a.png"}),))
+    async with ModelServer([look, Reply(text="A pixel.")]) as server:
+        cli.configure(f'[providers.anthropic]\nbase_url = "{server.url}"\n')
+        ended = await asyncio.to_thread(cli, "run", "x", "-m", model)
+        blocks = json.loads(server.requests[1].body)["messages"][-1]["content"]
+    assert ended.out == "A pixel.\n"
+    images = [block["source"] for block in blocks if block["type"] == "image"]
+    data = base64.b64encode(PIXEL).decode()
+    assert images == ([{"type": "base64", "media_type": "image/png", "data": data}] if reads else [])
+    said = "[image/png, 68 bytes: attached]" if reads else "Only text can be read."
+    assert said in blocks[0]["content"]

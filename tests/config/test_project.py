@@ -117,6 +117,7 @@ TABLE = [
     catalog("context_tokens", "1_000_000"),
     catalog("max_output_tokens", "1_000_000"),
     catalog("tool_calls", '"text"'),
+    catalog("images", "true"),
     Row("sandbox.mode", '[sandbox]\nmode = "unsafe"', '[sandbox]\nmode = "bubblewrap"'),
     Row("sandbox.read", '[sandbox]\nread = ["/srv"]', trusted="may not set it"),
     Row("sandbox.write", '[sandbox]\nwrite = ["/srv"]', trusted="may not set it"),

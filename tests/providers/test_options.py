@@ -17,7 +17,7 @@ from holdfast.protocol.limits import NO_OPTIONS, ModelFacts, ModelOptions, Tier
 from holdfast.protocol.messages import ModelReply
 from holdfast.protocol.outcomes import ModelFailure
 from holdfast.protocol.ports import ModelAttempt
-from holdfast.providers.catalog import facts
+from holdfast.providers.catalog import Override, facts
 from holdfast.providers.http import HttpPool, Link
 from holdfast.providers.registry import PROVIDERS, make_provider
 from holdfast.testing.clock import never_over
@@ -44,6 +44,23 @@ NOW_MS = 1_800_000_000_000
 def test_a_model_gets_the_options_that_it_takes(model: str, taken: ModelOptions) -> None:
     assert facts(model, now_ms=NOW_MS, wished=WISHED).options == taken
     assert facts(model, now_ms=NOW_MS).options == NO_OPTIONS
+
+
+@pytest.mark.parametrize(
+    ("model", "reads"),
+    [
+        ("openai:gpt-5.5", True),
+        ("openai-responses:gpt-4o-mini", True),
+        ("openai:gpt-4o-audio-preview", False),
+        ("openai:gpt-3.5-turbo", False),
+        ("anthropic:claude-sonnet-5", True),
+        ("ollama:qwen3", False),
+    ],
+)
+def test_a_model_reads_images_where_that_is_known_or_the_catalog_says_so(model: str, reads: bool) -> None:
+    assert facts(model, now_ms=NOW_MS).reads_images is reads
+    said = {model: Override(images=not reads)}
+    assert facts(model, now_ms=NOW_MS, overrides=said).reads_images is not reads
 
 
 def test_a_temperature_above_what_the_service_takes_is_left_out() -> None:

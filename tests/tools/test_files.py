@@ -13,8 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.protocol.ports import Medium
 from holdfast.protocol.tools import FileChange, Files
 from holdfast.tools import writing
+from holdfast.tools.blocking import Refused
+from holdfast.tools.own import OwnPlaces
+from holdfast.tools.pages import Pages
+from holdfast.tools.workspace import Root
 from tests.syncs import record_syncs
 from tests.tools.conftest import Bench
 
@@ -67,6 +72,24 @@ async def test_odd_files_are_told_apart(bench: Bench) -> None:
         assert word in refused.text
     beyond = await bench.call("read_file", path="no-end", offset=9)
     assert (beyond.status, beyond.text) == ("error", "no-end has 2 lines. There is no line 9.")
+
+
+PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(17) + b"IEND"
+
+
+def test_an_image_is_read_whole_and_others_are_not_taken_for_one(tmp_path: Path) -> None:
+    pages, root = Pages(), Root(str(tmp_path), OwnPlaces())
+    for name, content in (("a.png", PNG), ("half", PNG[:20]), ("b.txt", b"text"), ("c.pdf", b"%PDF-1.7")):
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "large").write_bytes(PNG + bytes(5_000_000))
+    found = pages.look(root, "a.png")
+    assert found is not None
+    assert (found.text, found.image) == (f"[image/png, {len(PNG)} bytes: attached]", Medium("image/png", PNG))
+    assert pages.look(root, "b.txt") is None
+    assert pages.look(root, "c.pdf") is None
+    for name, why in (("half", "without a whole header"), ("large", "At most 5,000,000")):
+        with pytest.raises(Refused, match=why):
+            pages.look(root, name)
 
 
 async def test_a_huge_file_is_streamed(bench: Bench) -> None:

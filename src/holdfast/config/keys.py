@@ -202,6 +202,7 @@ KEYS: tuple[Key, ...] = (
                 near_choice(*TOOL_CALLS, never=UNFIT),
                 "`text` or a format, if the model has no native tool calls.",
             ),
+            ("images", switch(), "Whether the model reads images. By default where that is known."),
         )
     ),
     Key(

@@ -93,6 +93,7 @@ class CatalogEntry(msgspec.Struct, frozen=True):
     context_tokens: int | None = None
     max_output_tokens: int | None = None
     tool_calls: str | None = None
+    images: bool | None = None
 
 
 class Config(msgspec.Struct, frozen=True):

@@ -84,6 +84,8 @@ class ModelFacts(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """For what stays in the cache for an hour. 0: as much as other writes."""
     options: ModelOptions = NO_OPTIONS
     """How it is to answer, as far as it takes that."""
+    reads_images: bool = False
+    """Whether it is known to."""
 
     @property
     def name(self) -> str:

@@ -386,6 +386,7 @@ class CallContext(msgspec.Struct, frozen=True):
     """What `get` finds by its type."""
     policy: Policy = Policy()
     """The rules of the run: a tool that connects compares each address with them."""
+    reads_images: bool = False
 
     def get(self, kind: type[T]) -> T:
         """Return the capability of a type: what the program gave to the run, or what the runtime offers to tools.

@@ -27,7 +27,7 @@ from holdfast.protocol.limits import (
     microusd,
 )
 from holdfast.protocol.text_formats import format_of
-from holdfast.providers.options import taken
+from holdfast.providers.options import reads_images, taken
 from holdfast.providers.registry import Entry, entry_of
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ class Override(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     context_tokens: int | None = None
     max_output_tokens: int | None = None
     tool_calls: str | None = None
+    images: bool | None = None
 
 
 class _Rates(msgspec.Struct, frozen=True):
@@ -135,6 +136,7 @@ def facts(
         text_calls=format_of(said.tool_calls),
         cache_write_1h_microusd_per_mtok=price.rates.cache_write_1h,
         options=taken(entry.price_list or provider, model, wished),
+        reads_images=reads_images(entry.price_list, model) if said.images is None else said.images,
     )
     return _with_an_hour(facts) if keeps_an_hour else facts
 

@@ -1,6 +1,7 @@
-"""Which options a model takes. What it does not take is left out of requests, because its service would refuse them.
+"""Which options a model takes, and whether it reads images.
 
-Known from the documentation of the services; a model that nothing is known of gets what the user set.
+Known from the documentation of the services. What a model does not take is left out of requests, because its service
+would refuse them. A model that nothing is known of gets what the user set.
 """
 
 from __future__ import annotations
@@ -41,6 +42,26 @@ _KNOWN = (
 )
 """The first match counts. Sources: platform.openai.com/docs/guides/reasoning, console.groq.com/docs/reasoning,
 docs.claude.com/en/docs/build-with-claude/effort, docs.mistral.ai/api."""
+_READ_IMAGES = (
+    "openai:gpt-4o*",
+    "openai:gpt-4.1*",
+    "openai:gpt-4-turbo*",
+    "openai:gpt-5*",
+    "openai:o1",
+    "openai:o1-2*",
+    "openai:o3",
+    "openai:o3-2*",
+    "openai:o4-mini*",
+    "anthropic:claude-*",
+    "google:gemini-*",
+)
+_READ_NONE = (
+    "openai:gpt-4o*-audio*",
+    "openai:gpt-4o*-search*",
+    "anthropic:claude-2*",
+    "anthropic:claude-instant*",
+)
+"""Exceptions. Of others nothing is known, unless `images` in a catalog entry says it."""
 _ALL = _Takes("*", effort=True, most_temperature=2)
 
 
@@ -56,6 +77,14 @@ def taken(price_list: str, model: str, wished: ModelOptions) -> ModelOptions:
     ):
         wished = replace(wished, temperature=None)
     return wished
+
+
+def reads_images(price_list: str, model: str) -> bool:
+    """Return whether the model is known to read images. `price_list` is as in `taken`."""
+    name = f"{price_list}:{model}"
+    if any(fnmatchcase(name, glob) for glob in _READ_NONE):
+        return False
+    return any(fnmatchcase(name, glob) for glob in _READ_IMAGES)
 
 
 def written(options: ModelOptions, effort_field: str) -> bytes:

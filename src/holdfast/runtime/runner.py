@@ -363,6 +363,7 @@ class Runner:
             walled=action.attempt.walled,
             offers=lambda name: any(spec.name == name for spec in self._ports.tools.specs(settings)),
             policy=settings.policy,
+            reads_images=settings.model.facts.reads_images,
             capabilities=(original.redact,),
         )
         try:

@@ -16,7 +16,7 @@ from holdfast.protocol.tools import Expectation, ToolSpec
 from holdfast.storage.images import Images
 from holdfast.tools.blocking import Refused, answer, attempt, in_thread
 from holdfast.tools.own import OwnPlaces
-from holdfast.tools.pages import PAGE_LINES, Pages
+from holdfast.tools.pages import PAGE_LINES, Page, Pages
 from holdfast.tools.readers import reader
 from holdfast.tools.schema import arguments_object
 from holdfast.tools.unplanned import Unplanned
@@ -31,7 +31,7 @@ _PATH = {"type": "string", "minLength": 1, "description": "Relative to the works
 
 
 class ReadFile(Unplanned):
-    """read_file: a page of a text file."""
+    """read_file: a page of a text file, or an image."""
 
     def __init__(self, own: OwnPlaces) -> None:
         self._own = own
@@ -50,11 +50,20 @@ class ReadFile(Unplanned):
         )
 
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
-        """Return the page as it is in the file. A line in brackets follows if there is more."""
+        """Return the page as it is in the file. A line in brackets follows if there is more. An image is attached, if
+        the model reads images."""
         path, limit = arguments["path"], min(arguments.get("limit", PAGE_LINES), PAGE_LINES)
         offset, root = arguments.get("offset", 1), Root(context.workspace, self._own)
-        page = await attempt(path, lambda: self._pages.read(root, path, offset, limit, context.session))
-        return page if isinstance(page, RawResult) else RawResult("ok", page.text, is_known=page.is_known)
+
+        def read() -> Page:
+            image = self._pages.look(root, path) if context.reads_images else None
+            return image or self._pages.read(root, path, offset, limit, context.session)
+
+        page = await attempt(path, read)
+        if isinstance(page, RawResult):
+            return page
+        media = (page.image,) if page.image is not None else ()
+        return RawResult("ok", page.text, is_known=page.is_known, media=media)
 
 
 class _Writer:

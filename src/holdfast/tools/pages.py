@@ -1,4 +1,4 @@
-"""Reads a text file one page at a time. It never has a whole file or a whole line."""
+"""Reads a text file one page at a time, and never has a whole file or a whole line; or an image as a whole."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.protocol.counts import counted
+from holdfast.protocol.media import MEDIA_BYTES, is_whole, media_type
+from holdfast.protocol.ports import Medium
 from holdfast.tools.blocking import Refused
 from holdfast.tools.workspace import Root, open_to_read
 
@@ -22,6 +24,9 @@ COUNTED_BYTES = 256 << 20
 KNOWN_PAGES = 64
 """How many pages are remembered, for all sessions of a process."""
 
+_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+_HEAD_BYTES = 16
+"""Enough to tell an image by."""
 _CHUNK_BYTES = 1 << 20
 _SECOND_NS = 1_000_000_000
 _TICK_NS = 50_000_000
@@ -34,6 +39,7 @@ class Page(NamedTuple):
 
     text: str
     is_known: bool = False
+    image: Medium | None = None
 
 
 class Pages:
@@ -42,6 +48,23 @@ class Pages:
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[str, str, int, int], tuple[_Version, str]] = OrderedDict()
         """By session, path, first line and number of lines; those that were used last come last."""
+
+    def look(self, root: Root, path: str) -> Page | None:
+        """Return an image, and what the model reads beside it; None for another file. Raises what `read_page` raises,
+        also for an image that no provider would take.
+        """
+        with open_to_read(root, path) as (fd, _), open(fd, "rb", closefd=False) as file:
+            kind, size = media_type(file.peek(_HEAD_BYTES)[:_HEAD_BYTES]), os.fstat(fd).st_size
+            if kind not in _IMAGES:
+                return None
+            if size > MEDIA_BYTES:
+                raise Refused(
+                    f"{path} is an image of {counted(size, 'byte')}. At most {MEDIA_BYTES:,} can be shown."
+                )
+            content = file.read(MEDIA_BYTES)
+        if not is_whole(kind, content):
+            raise Refused(f"{path} is an image without a whole header, or without an end.")
+        return Page(f"[{kind}, {counted(len(content), 'byte')}: attached]", image=Medium(kind, content))
 
     def read(self, root: Root, path: str, offset: int, limit: int, session: str) -> Page:
         """Return a page. Raises what `read_page` raises, also for a known one: the path is judged each time."""
