@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 TIMES = 8
 MOST = 3 * TIMES
@@ -19,9 +19,24 @@ def grows_in_line(work: Callable[[int], object], few: int) -> bool:
     once = often = float("inf")
     for _ in range(_TRIES):
         once, often = min(once, _cost_s(work, few)), min(often, _cost_s(work, TIMES * few))
-        if often <= MOST * max(once, _LEAST_S):
+        if is_in_line(once, often):
             return True
     return False
+
+
+def is_in_line(once_s: float, often_s: float) -> bool:
+    """Return whether that is what something costs, and something eight times as long."""
+    return often_s <= MOST * max(once_s, _LEAST_S)
+
+
+async def least_s(work: Callable[[], Awaitable[object]]) -> float:
+    """Return the least time of the processor that was seen."""
+    costs = []
+    for _ in range(_TRIES):
+        began_s = time.process_time()
+        await work()
+        costs.append(time.process_time() - began_s)
+    return min(costs)
 
 
 def _cost_s(work: Callable[[int], object], length: int) -> float:

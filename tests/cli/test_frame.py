@@ -16,9 +16,9 @@ from holdfast.cli import commands
 from holdfast.cli.commands import COMMANDS, Row
 from tests.cli.broken import SECRET
 from tests.cli.conftest import Filled, Holdfast
-from tests.house.test_import import BARE_S, cost_s
 
-HELP_CPU_S = 0.3
+MOST_MODULES = 300
+"""How many a page of help may load; 227 today. `benchmarks.imports` measures the time."""
 NOBODY = 65_534
 CALLED_AS = """
 import os, sys
@@ -32,36 +32,25 @@ sys.exit(run([*command, "--home", home]))
 """The first call loads all that the second needs: the interpreter's files may be as private as the home."""
 
 HEAVY = ("aiohttp", "genai_prices", "jsonschema_rs", "sqlite3", "rich", "asyncio")
-MEASURED = """
-import resource, sys
+LOADED = """
+import sys
 sys.argv = ["holdfast", "--help"]
 from holdfast.cli.main import main
 try:
     main()
 except SystemExit as end:
     assert end.code == 0
-used = resource.getrusage(resource.RUSAGE_SELF)
-loaded = [name for name in sys.modules if "." not in name]
-print(used.ru_utime + used.ru_stime, *loaded, file=sys.stderr)
+print(*sys.modules, file=sys.stderr)
 """
 
 
-def measured_help() -> tuple[float, set[str]]:
-    child = subprocess.run(
-        [sys.executable, "-c", MEASURED], capture_output=True, text=True, timeout=120, check=True
-    )
-    seconds, *modules = child.stderr.split()
-    return float(seconds), set(modules)
-
-
-def test_help_costs_less_than_its_cpu_budget() -> None:
-    # The least of a few is the cost itself; the rest is what else the machine was doing.
-    budget_s = HELP_CPU_S * max(1, cost_s("") / BARE_S)
-    assert any(measured_help()[0] < budget_s for _ in range(4))
-
-
-def test_help_loads_no_heavy_library() -> None:
-    assert measured_help()[1] & set(HEAVY) == set()
+def test_help_loads_no_heavy_library_and_not_many_modules() -> None:
+    command = [sys.executable, "-c", LOADED]
+    child = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    loaded = set(child.stderr.split())
+    assert loaded.isdisjoint(HEAVY)
+    assert "typer" in loaded
+    assert len(loaded) <= MOST_MODULES
 
 
 def test_help_lists_every_command_under_its_heading(holdfast: Holdfast) -> None:

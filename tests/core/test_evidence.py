@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.core.evidence import READ_CHARS, counts_of_tests, evidence_of, without_varying
 from holdfast.protocol.evidence import NOTHING_SHOWN
+from tests.growth import TIMES, grows_in_line
 
 SAME = {
     "clock times": ("built at 23:18:00", "built at 07:01:59.123"),
@@ -149,8 +148,9 @@ LONG = [
 
 
 @pytest.mark.parametrize("text", LONG, ids=range(len(LONG)))
-def test_no_text_takes_long(text: str) -> None:
-    began = time.process_time()
-    shown(text)
-    shown(text, "error", '{"path":"1"}')
-    assert time.process_time() - began < 1
+def test_the_cost_of_a_text_grows_with_its_length(text: str) -> None:
+    def show(length: int) -> None:
+        shown(text[:length])
+        shown(text[:length], "error", '{"path":"1"}')
+
+    assert grows_in_line(show, len(text) // TIMES)

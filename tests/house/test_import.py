@@ -9,10 +9,8 @@ import pytest
 
 import holdfast
 
-CPU_BUDGET_S = 0.15
-BARE_S = 0.012
-"""What a bare interpreter takes on the machine that the budget is meant for; a slower one has more."""
-MEASURED = "import resource{}; r = resource.getrusage(0); print(r.ru_utime + r.ru_stime)"
+MOST_MODULES = 60
+"""How many importing may load; 30 today. `benchmarks.imports` measures the time."""
 BARE = "import sys, holdfast; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
 
 
@@ -21,13 +19,9 @@ def printed(code: str) -> str:
     return subprocess.run(child, capture_output=True, text=True, timeout=120, check=True).stdout
 
 
-def cost_s(imports: str) -> float:
-    """The least of a few is the cost itself; the rest is what else the machine was doing."""
-    return min(float(printed(MEASURED.format(imports))) for _ in range(5))
-
-
-def test_importing_costs_less_than_its_cpu_budget() -> None:
-    assert cost_s(", holdfast") < CPU_BUDGET_S * max(1, cost_s("") / BARE_S)
+def test_importing_loads_few_modules() -> None:
+    count = "import sys; before = {*sys.modules}; import holdfast; print(len({*sys.modules} - before))"
+    assert int(printed(count)) <= MOST_MODULES
 
 
 def test_importing_loads_no_heavy_library() -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import time
+import itertools
 
 import pytest
 
+from tests.growth import TIMES, is_in_line, least_s
 from tests.policy.reference import Reference
 
 pytestmark = pytest.mark.requirement("C12")
@@ -139,14 +140,10 @@ async def test_a_folder_that_nobody_may_enter_does_not_count(
 
 
 async def test_the_cost_of_moves_grows_with_their_number(tree: Reference) -> None:
-    async def cost(count: int) -> float:
-        costs = []
-        for at in range(5):
-            text = "; ".join(["cd src; ls; cd .."] * count + [f"echo {at}"])
-            began = time.process_time()
-            await tree.verdict("command", text)
-            costs.append(time.process_time() - began)
-        return min(costs)
+    numbers = itertools.count()
 
-    await cost(10)
-    assert await cost(160) < 24 * await cost(20)  # 64 times, if it grew with the square
+    async def cost_s(moves: int) -> float:
+        text = "; ".join(["cd src; ls; cd .."] * moves)
+        return await least_s(lambda: tree.verdict("command", f"{text}; echo {next(numbers)}"))
+
+    assert is_in_line(await cost_s(10), await cost_s(10 * TIMES))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import msgspec
@@ -15,6 +14,7 @@ from holdfast.protocol.text_formats import AUTO, TEXT_FORMATS
 from holdfast.providers.text_calls import MAX_REJECTED, TextReader, read_text
 from holdfast.providers.text_formats import AFTER_THOUGHTS, ECHOES, THOUGHTS, form_of, formats
 from holdfast.providers.text_types import fitted
+from tests.growth import grows_in_line
 
 pytestmark = pytest.mark.requirement("S3")
 
@@ -287,17 +287,6 @@ def test_any_text_is_read_alike_in_every_format(text: str, name: str, length: in
 # --- what it costs --------------------------------------------------------------------------------
 
 
-def cost_s(text: str, name: str, piece: int) -> float:
-    best = 1e9
-    for _ in range(2):
-        reader, began = TextReader(name), time.process_time()
-        for at in range(0, len(text), piece):
-            reader.feed(text[at : at + piece])
-        reader.close()
-        best = min(best, time.process_time() - began)
-    return best
-
-
 HANGS = [
     "</FunctionCall>", "<FunctionCall>f<code>x>", "<tool_call>", '<tool_call>{"a":{', "<tool_call>f>", "`", "```",
     "[", '{"', "<function=f><parameter=a>x</parameter>y", '<invoke name="f"><parameter name="a">', "[TOOL_CALLS]f{",
@@ -307,14 +296,17 @@ HANGS = [
 
 
 @pytest.mark.parametrize("unit", HANGS)
-def test_twice_the_text_costs_no_more_than_twice(unit: str) -> None:
+@pytest.mark.parametrize(("name", "piece"), [(AUTO, 50_000), (AUTO, 16), ("json", 50_000)])
+def test_the_cost_of_a_text_grows_with_its_length(unit: str, name: str, piece: int) -> None:
     begun = "</FunctionCall><FunctionCall>f<code>x>1</code></FunctionCall>"
-    short, long = (begun + unit * (chars // len(unit)) for chars in (6_000, 12_000))
-    for name, piece in ((AUTO, 50_000), (AUTO, 16), ("json", 50_000)):
-        for attempt in range(4):
-            if cost_s(long, name, piece) <= max(2.5 * cost_s(short, name, piece), 0.004):
-                break
-            assert attempt < 3, (name, piece)
+
+    def read(chars: int) -> None:
+        text, reader = begun + unit * (chars // len(unit)), TextReader(name)
+        for at in range(0, len(text), piece):
+            reader.feed(text[at : at + piece])
+        reader.close()
+
+    assert grows_in_line(read, 2_000)
 
 
 def test_the_rejected_blocks_of_a_text_are_bounded_and_what_was_meant_as_a_call_is_among_them() -> None:
