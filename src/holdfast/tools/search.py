@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from holdfast.policy.paths import secret_rule
 from holdfast.policy.protected import HOME
+from holdfast.protocol.counts import counted
 from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.sandbox.process import Processes
 from holdfast.tools.blocking import answer, attempt
@@ -29,6 +30,7 @@ from holdfast.tools.unplanned import Unplanned
 from holdfast.tools.workspace import (
     PathRefused,
     Root,
+    deeper_secrets,
     kind_of,
     look,
     open_folder,
@@ -164,23 +166,45 @@ class _Searched(NamedTuple):
 
 
 def _searchable(root: Root, path: str, glob: str) -> _Searched:
-    passed_over = (
-        sorted(secret_identities(root.folder)),
-        sorted(root.own.identities(HOME)),
-        list(root.own.homes),
-    )
+    passed_over = (sorted(root.own.identities(HOME)), list(root.own.homes))
     with place(root, path) as found:
         refuse_protected(path, found, "read")
         facts = look(found)
         if facts is not None and kind_of(facts.st_mode) == "file":
             folder = found.path.rpartition("/")[0]
-            return _Searched(os.dup(found.folder_fd), [found.name], folder and f"{folder}/", "", *passed_over)
+            files, note, secret = _told_apart(root, found.folder_fd, [found.name])
+            prefix = folder and f"{folder}/"
+            return _Searched(os.dup(found.folder_fd), files, prefix, note, secret, *passed_over)
     with open_folder(root, path) as (fd, found):
         prefix = "" if found.path == "." else f"{found.path}/"
         pattern = glob if "/" in glob or not glob else f"**/{glob}"
         files, note = _files(fd, lambda name: not pattern or matches(name, pattern), root.own)
         files = [file for file in files if not secret_rule(prefix + file)]
-        return _Searched(os.dup(fd), files, prefix, note, *passed_over)
+        files, more, secret = _told_apart(root, fd, files)
+        return _Searched(os.dup(fd), files, prefix, note + more, secret, *passed_over)
+
+
+def _told_apart(root: Root, folder: int, files: list[str]) -> tuple[list[str], str, list[Identity]]:
+    """Return the files that are searched, a note about the others, and the secret files, which may be among them by
+    another name.
+    """
+    secret = secret_identities(root.folder)
+    linked = {file for file in files if _has_other_names(folder, file)}
+    if not linked:
+        return files, "", sorted(secret)
+    try:
+        secret.update(deeper_secrets(root.folder))
+    except PathRefused:
+        note = f"[{counted(len(linked), 'file')} with several names (hard links) not examined: one may be secret]\n"
+        return [file for file in files if file not in linked], note, sorted(secret)
+    return files, "", sorted(secret)
+
+
+def _has_other_names(folder: int, file: str) -> bool:
+    try:
+        return os.stat(file, dir_fd=folder, follow_symlinks=False).st_nlink > 1
+    except OSError:  # it is gone
+        return False
 
 
 def _list(root: Root, path: str) -> str:

@@ -5,9 +5,8 @@ target inside the same root. So it opens what was judged, whatever changes meanw
 walk, it refuses. `policy.paths` decides which paths are secret; `files` and `search` use the open files.
 
 Hard links: a file with several names is never written, because one may lie outside the workspace, and replacing the
-file would separate them silently. It is read unless it is a known secret file under another name: one of the
-machine's, or one of the workspace. A search passes over those of the machine and at the top of the workspace: to look
-for others would take longer than the search.
+file would separate them silently. It is read and searched, unless it is a known secret file under another name: one
+of the machine's, or one of the workspace. Finding others would need a search of the whole disk.
 """
 
 # Pathlib cannot open relative to a descriptor, which keeps the walk inside.
@@ -21,7 +20,6 @@ import stat
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from itertools import islice
 from typing import Literal
 
 import msgspec
@@ -37,7 +35,11 @@ _MAX_LINKS = 40
 _FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _MOST_NAMES = 100_000
-"""How many names of a workspace are looked at for secret files, those less deep first."""
+"""How many names of a workspace are looked at for secret files."""
+_TOO_MANY = (
+    f"A file with several names (hard links) may be a secret one, and among more than {_MOST_NAMES:,} names nobody "
+    "can tell. Nothing was read."
+)
 MISSING = -1
 """A folder that does not exist (yet). Nothing under it exists either."""
 
@@ -170,7 +172,7 @@ def _refuse_other_names(given: str, found: Place, facts: os.stat_result) -> None
     if facts.st_nlink < 2:
         return
     folder = found.root.folder
-    if identity(facts) in secret_identities(folder) or identity(facts) in _deeper(folder):
+    if identity(facts) in secret_identities(folder) or identity(facts) in deeper_secrets(folder):
         raise PathRefused(f"{given} is another name of a secret file. Work without its content.")
     if problem := own_problem(given, found.root.own.by_link(facts), "read"):
         raise PathRefused(problem)
@@ -239,14 +241,20 @@ def secret_identities(root: str) -> set[tuple[int, int]]:
     return identities
 
 
-def _deeper(root: str) -> Iterator[tuple[int, int]]:
-    """Yield device and inode of the secret files in a workspace, without those in folders of other people's files."""
-    following, looked_at = deque([(root, False)]), 0
-    while following and looked_at < _MOST_NAMES:
+def deeper_secrets(root: str) -> Iterator[tuple[int, int]]:
+    """Yield device and inode of the secret files in a workspace, without those in folders of other people's files.
+
+    Raises:
+        PathRefused: there are too many names to look at.
+    """
+    following, left = deque([(root, False)]), _MOST_NAMES
+    while following:
         folder, is_secret = following.popleft()
         with suppress(OSError), os.scandir(folder) as entries:
-            for entry in islice(entries, _MOST_NAMES - looked_at):
-                looked_at += 1
+            for entry in entries:
+                left -= 1
+                if left < 0:
+                    raise PathRefused(_TOO_MANY)
                 is_kept = is_secret or bool(secret_rule(entry.path[len(root) + 1 :]))
                 if not entry.is_dir(follow_symlinks=False):
                     if is_kept:
