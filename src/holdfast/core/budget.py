@@ -114,7 +114,15 @@ def charge_broken(model_call: ModelCall, broken: ModelFailure | ModelCut) -> Cha
     """Return the charge of an attempt without a whole response: the reported usage, and an estimate for each side
     that the provider may charge without a report. The estimate stays within the reservation."""
     written = min(_tokens(broken.received_bytes), model_call.output_cap_tokens)
-    return _charge(model_call, _possible(broken.usage), broken.estimated, written)
+    usage, missing = _possible(broken.usage), broken.estimated
+    has_come = bool(missing or broken.received_bytes or usage.output_tokens)
+    if has_come and model_call.facts.price != "free":
+        # As with a whole response, a count of zero is not believed.
+        is_read = "input" in missing or not usage.input_tokens
+        is_written = "output" in missing or not (usage.output_tokens or not broken.received_bytes)
+        sides: tuple[tuple[UsageSide, bool], ...] = (("input", is_read), ("output", is_written))
+        missing = tuple(side for side, is_missing in sides if is_missing)
+    return _charge(model_call, usage, missing, written)
 
 
 def received_bytes(reply: ModelReply) -> int:

@@ -19,7 +19,7 @@ from holdfast.providers.errors import BadResponse, from_status
 from holdfast.providers.http import USUAL_LINK, HttpPool, Link, NoResponse, Response
 from holdfast.providers.objects import is_json
 from holdfast.providers.sse import MAX_EVENT_BYTES, Event, EventParser, EventTooLarge, Heard
-from holdfast.providers.usage import NOTHING_REPORTED, Reported
+from holdfast.providers.usage import Reported
 
 
 class Reader(Protocol):
@@ -55,6 +55,10 @@ class Reader(Protocol):
 
 NewReader = Callable[[str, OnDelta], Reader]
 """Makes the reader of one response from PROVIDER:MODEL, and who receives its deltas."""
+
+
+REFUSED = 400
+"""From this status on, the server has not done what it was asked for."""
 
 
 class NativeProvider:
@@ -109,7 +113,7 @@ class NativeProvider:
             )
             result: ModelReply | ModelFailure = _read(response, reader, model, streamed_bytes, kept)
         except BadResponse as bad:
-            result = _unusable(bad.failure, reader)
+            result = _charged(bad.failure, reader)
         except EventTooLarge:
             message = f"The response has an event that is larger than {MAX_EVENT_BYTES >> 20} MiB."
             result = _charged(Failure("provider_fatal", message), reader, MAX_EVENT_BYTES)
@@ -149,7 +153,8 @@ def _read(
         return ModelFailure(response.failure)
     if response.status != 200:
         body = response.body.decode("utf-8", "replace")
-        return ModelFailure(from_status(response.status, response.headers, body, model))
+        failure = from_status(response.status, response.headers, body, model)
+        return ModelFailure(failure) if response.status >= REFUSED else _charged(failure, reader)
     try:
         if response.body:
             reader.take_body(response.body)
@@ -167,12 +172,6 @@ def _whole(reader: Reader, request_ref: str) -> ModelReply:
     if reply.usage.output_tokens and "output" not in reply.estimated:
         return reply
     return replace(reply, received_bytes=reader.received_bytes)
-
-
-def _unusable(failure: Failure, reader: Reader) -> ModelFailure:
-    """Return the failure of a bad response. If nothing usable came, nothing is charged."""
-    has_begun = reader.received_bytes > 0 or reader.reported is not NOTHING_REPORTED
-    return _charged(failure, reader) if has_begun else ModelFailure(failure)
 
 
 def _is_half(body: bytes) -> bool:
