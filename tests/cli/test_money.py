@@ -114,6 +114,10 @@ async def test_what_a_broken_stream_may_have_cost_is_charged(cli: Cli, provider:
     booked = cli("report", "--cost", "--json").json
     assert booked["spent_usd"] == ended.json["cost_usd"]
     assert booked["by_purpose"]["lost"] == booked["estimated_usd"] > "0.00"
+    (row,) = map(json.loads, cli("show", "last", "--cost", "--json").out.splitlines())
+    assert (row["estimated_usd"], row["model"]) == (booked["estimated_usd"], f"{provider}:priced")
+    assert row["spent_usd"] == booked["spent_usd"]
+    assert f"total about ${float(row['spent_usd']):.4f}" in cli("show", "last", "--cost").out
 
 
 @pytest.mark.requirement("H3", "L2-07")

@@ -81,6 +81,11 @@ class Attempt(msgspec.Struct, frozen=True):
         return self.started.purpose == "work"
 
     @property
+    def is_estimated(self) -> bool:
+        """Whether a part of what it cost is an estimate."""
+        return bool(getattr(self.outcome, "estimated", ()))
+
+    @property
     def duration_ms(self) -> int | None:
         """The duration; None if its end was not recorded."""
         return None if self.status in ("open", "abandoned") else max(self.ended_ms - self.at_ms, 0)

@@ -289,7 +289,7 @@ def call_rows(story: Story) -> Iterator[dict[str, Any]]:
 
 
 class Spent(NamedTuple):
-    """The cost and tokens of one turn, or of all side calls for one purpose, and what was left after it."""
+    """The cost and tokens of one turn, or of all side calls for one purpose, by one model; and what was left after it."""
 
     run: Run
     purpose: Purpose
@@ -298,9 +298,12 @@ class Spent(NamedTuple):
     model_calls: int
     tokens: int
     spent_microusd: int
+    estimated_microusd: int
+    """The part of what was spent that no provider has counted."""
     held_microusd: int
     left_microusd: int
     left_tokens: int
+    model: str
 
 
 def spending(story: Story) -> list[Spent]:
@@ -317,11 +320,11 @@ def spending(story: Story) -> list[Spent]:
             )
             so_far[attempt.number] = (used, tokens)
         # Side calls go on beside the turns. So what is left after a turn counts those that began before its end.
-        work = groupby((a for a in own if a.is_work), key=lambda attempt: attempt.started.turn)
-        rows += [_spent(run, so_far, "work", turn, list(tried)) for turn, tried in work]
-        beside = sorted((a for a in own if not a.is_work), key=lambda attempt: attempt.started.purpose)
-        side = groupby(beside, key=lambda attempt: attempt.started.purpose)
-        rows += [_spent(run, so_far, purpose, 0, list(tried)) for purpose, tried in side]
+        work = groupby((a for a in own if a.is_work), key=lambda a: (a.started.turn, a.started.model))
+        rows += [_spent(run, so_far, "work", turn, list(tried)) for (turn, _), tried in work]
+        beside = sorted((a for a in own if not a.is_work), key=lambda a: (a.started.purpose, a.started.model))
+        side = groupby(beside, key=lambda a: (a.started.purpose, a.started.model))
+        rows += [_spent(run, so_far, purpose, 0, list(tried)) for (purpose, _), tried in side]
     return rows
 
 
@@ -336,9 +339,11 @@ def _spent(
         model_calls=len(tried),
         tokens=sum(a.usage.total_tokens for a in tried),
         spent_microusd=sum(a.spent_microusd for a in tried),
+        estimated_microusd=sum(a.spent_microusd for a in tried if a.is_estimated),
         held_microusd=sum(a.held_microusd for a in tried),
         left_microusd=run.settings.limits.cost_microusd - used,
         left_tokens=run.settings.limits.tokens - tokens,
+        model=tried[0].started.model,
     )
 
 
@@ -356,6 +361,7 @@ def cost_lines(story: Story, width: int) -> list[Line]:
         for row in spent:
             amounts = (row.spent_microusd, row.held_microusd, row.left_microusd)
             shown = [money(amount if is_priced else None) for amount in amounts]
+            shown[0] = f"about {shown[0]}" if is_priced and row.estimated_microusd else shown[0]
             cells.append(
                 [
                     str(row.turn or row.purpose),
@@ -387,7 +393,8 @@ def _totals(run: Run, spent: Sequence[Spent], is_priced: bool) -> Iterator[Line]
         yield [f"total {tokens:,} of {counted(limits.tokens, 'token')}"]
         return
     held_note = f", {money(held)} reserved for model calls with an unknown outcome" if held else ""
-    paid = f"{money(total)} of {money(limits.cost_microusd)}{held_note}"
+    about = "about " if any(row.estimated_microusd for row in spent) else ""
+    paid = f"{about}{money(total)} of {money(limits.cost_microusd)}{held_note}"
     yield [f"total {paid}; {tokens:,} of {counted(limits.tokens, 'token')}"]
     forecast = forecast_turns(run, spent)
     if forecast is not None and run.stopped is None:
@@ -420,12 +427,14 @@ def cost_rows(story: Story) -> Iterator[dict[str, Any]]:
         so_far.append(row)
         is_priced = has_price(story, row.run.number)
         amounts = {
-            "spent_usd": row.spent_microusd, "held_usd": row.held_microusd, "left_usd": row.left_microusd,
+            "spent_usd": row.spent_microusd, "estimated_usd": row.estimated_microusd,
+            "held_usd": row.held_microusd, "left_usd": row.left_microusd,
         }  # fmt: skip
         yield {
             "run": row.run.number,
             "turn": row.turn or None,
             "purpose": row.purpose,
+            "model": row.model,
             "model_calls": row.model_calls,
             "tokens": row.tokens,
             **{name: usd(amount) if is_priced else None for name, amount in amounts.items()},
