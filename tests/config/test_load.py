@@ -51,7 +51,14 @@ def problems(home: Path, workspace: Path | None = None, **rest: Any) -> list[str
 def test_no_file_at_all_means_the_documented_defaults(home: Path) -> None:
     config = loaded(home)
     assert config.limits == Limits(
-        turns=25, tokens=5_000_000, cost_microusd=2_000_000, wall_s=7200, idle_s=300
+        turns=25,
+        tokens=5_000_000,
+        cost_microusd=2_000_000,
+        wall_s=7200,
+        idle_s=300,
+        tool_calls=200,
+        request_s=600,
+        call_microusd=0,
     )
     assert (config.autonomy, config.approve_by, config.model) == ("supervised", None, "")
     assert not config.limits.is_cost_set
@@ -200,7 +207,7 @@ def test_a_file_that_may_not_be_read_is_told(home: Path) -> None:
 @pytest.mark.requirement("L9")
 def test_an_empty_file_and_empty_sections_are_fine(home: Path) -> None:
     (home / "config.toml").write_text("\ufeff[limits]\n[providers]\n[providers.openai]\n")
-    assert loaded(home).limits == Limits()
+    assert loaded(home).limits == Limits(tool_calls=200)
 
 
 @pytest.mark.requirement("A4", "L9")
@@ -304,7 +311,8 @@ def test_the_library_reads_exactly_what_it_is_given(home: Path, workspace: Path)
         load_only(home / "missing.toml")
     with pytest.raises(ConfigError, match=r"config: limits\.turns = 0"):
         load_only({"limits": {"turns": 0}})
-    assert load_only({"limits": {"turns": 7, "tokens": 9}}, {"limits": {"turns": 8}}).limits == Limits(8, 9)
+    both = load_only({"limits": {"turns": 7, "tokens": 9}}, {"limits": {"turns": 8}})
+    assert both.limits == Limits(8, 9, tool_calls=200)
     with pytest.raises(ConfigError, match="in code: there is no section"):
         load_only({}, {"limts": {"turns": 1}})
 

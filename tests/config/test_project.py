@@ -47,7 +47,8 @@ class Row(NamedTuple):
 
 
 def limit(name: str, looser: str, stricter: str) -> Row:
-    return Row(f"limits.{name}", f"[limits]\n{name} = {looser}", f"[limits]\n{name} = {stricter}")
+    loose = f"[limits]\n{name} = {looser}" if looser else ""
+    return Row(f"limits.{name}", loose, f"[limits]\n{name} = {stricter}")
 
 
 def budget(scope: str, value: str) -> Row:
@@ -88,6 +89,9 @@ TABLE = [
     limit("cost_usd", "9_000", "0.01"),
     limit("wall", '"20d"', '"1m"'),
     limit("idle", '"20h"', '"1m"'),
+    limit("tool_calls", "900_000", "3"),
+    limit("request", '"20h"', '"1m"'),
+    limit("call_usd", "", '"0.01"'),
     *[budget(name, '"1000"') for name in SCOPES],
     Row("budgets.zone", '[budgets]\nzone = "Europe/Berlin"', trusted="may not set it"),
     Row("budgets.when_reached", '[budgets]\nwhen_reached = "park"', trusted="may not set it"),
@@ -98,6 +102,9 @@ TABLE = [
     posture("limits.cost_usd", "9_000"),
     posture("limits.wall", '"20d"'),
     posture("limits.idle", '"20h"'),
+    posture("limits.tool_calls", "900_000"),
+    posture("limits.request", '"20h"'),
+    posture("limits.call_usd", '"900"'),
     Row("effort", 'effort = "high"', trusted="may set it"),
     Row("model_options.*.effort", '[model_options."openai:*"]\neffort = "high"', trusted="may set it"),
     Row("model_options.*.temperature", '[model_options."openai:*"]\ntemperature = 1', trusted="may set it"),

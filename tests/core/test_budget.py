@@ -615,5 +615,5 @@ def test_a_run_with_ten_cents_costs_what_the_worked_example_of_the_module_says()
             call_id = story.state.turn.calls[0].call_id
             story.admitted(call_id)
             story.finished(call_id)
-    assert grants == [(12_610, 64_632), (7_031, 53_261), (10_390, 83_597)]
+    assert grants == [(5_410, 35_832), (3_759, 40_173), (10_390, 83_597)]
     assert (story.run.status, story.run.totals.cost_microusd) == ("limit", 36_600)

@@ -40,6 +40,8 @@ _LIMITS = {
     "limits.tokens": "tokens",
     "limits.cost_usd": "cost_microusd",
     "limits.wall": "wall_s",
+    "limits.tool_calls": "tool_calls",
+    "limits.call_usd": "call_microusd",
 }
 _SETTINGS = {
     "approve_by": "approve_by",

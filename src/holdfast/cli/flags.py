@@ -59,6 +59,9 @@ class RunFlags:
         str | None,
         _flag("--max-tokens", metavar="N", about="The limit of tokens: input and output of all model calls."),
     ] = None
+    max_tool_calls: Annotated[
+        str | None, _flag("--max-tool-calls", metavar="N", about="The limit of tool calls that start.")
+    ] = None
     timeout: Annotated[
         str | None,
         _flag("--timeout", metavar="2h", about="The time limit. Waiting for people does not count."),
@@ -145,6 +148,7 @@ class RunFlags:
             "answers.calibrated": self.is_calibrated,
             "limits.turns": self.max_turns,
             "limits.tokens": self.max_tokens,
+            "limits.tool_calls": self.max_tool_calls,
             _COST: self.budget,
             "limits.wall": self.timeout,
             "limits.idle": self.idle_timeout,
@@ -250,6 +254,9 @@ def _written(recorded: Settings) -> dict[str, object]:
         "limits.tokens": limits.tokens,
         "limits.wall": limits.wall_s,
         "limits.idle": limits.idle_s,
+        "limits.tool_calls": limits.tool_calls,
+        "limits.request": limits.request_s,
+        "limits.call_usd": usd(limits.call_microusd) if limits.call_microusd else None,
         "repeat.note": recorded.guard.repeat_note,
         "repeat.stop": recorded.guard.repeat_stop,
         **{f"repair.{name}": getattr(recorded.guard.repairs, name) for name in Repairs.__struct_fields__},

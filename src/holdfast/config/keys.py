@@ -172,7 +172,7 @@ KEYS: tuple[Key, ...] = (
         flag="--posture",
     ),
     *(
-        Key(f"limits.{name}", kind, about, default, "tighten", _less, flag=flag)
+        Key(f"limits.{name}", kind, about, default, "tighten", money.less, flag=flag)
         for name, kind, about, default, flag in money.LIMITS
     ),
     *(

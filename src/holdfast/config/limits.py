@@ -25,6 +25,12 @@ class Limits:
     """`"2h"`, or seconds. Driven time; waiting for people does not count."""
     idle: str | float | None = None
     """The longest silence of a model or tool."""
+    tool_calls: int | None = None
+    """The tool calls that may start."""
+    request: str | float | None = None
+    """The longest time for one whole model call."""
+    call_usd: str | float | None = None
+    """The most that one model call may cost."""
 
     def __new__(cls, **values: object) -> Limits:  # unknown names do not reach __init__
         load_only({}, {"limits": _said(values)})

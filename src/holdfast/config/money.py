@@ -11,13 +11,15 @@ from typing import Any, NamedTuple
 
 from holdfast.config.values import Kind, choice, dollars, duration, time_zone, whole
 from holdfast.protocol.budgets import SCOPES, Budgets, Scope
-from holdfast.protocol.limits import Limits
+from holdfast.protocol.limits import NO_TOOL_CALL_LIMIT, Limits
 
 TURNS_MAX = 10_000
 TOKENS_MAX = 1_000_000_000
 COST_MAX_MICROUSD = 10_000_000_000
 WALL_MAX_S = 30 * 86_400
 IDLE_MAX_S = 86_400
+TOOL_CALLS = 200
+"""How many calls may start in a run, unless somebody says otherwise."""
 BUDGETS = "budgets"
 """The section of budgets."""
 
@@ -61,6 +63,18 @@ LIMITS: tuple[Row, ...] = (
         "The longest silence of a model or tool.",
         Limits().idle_s,
         "--idle-timeout",
+    ),
+    Row("tool_calls", whole(1, NO_TOOL_CALL_LIMIT), "Tool calls that start.", TOOL_CALLS, "--max-tool-calls"),
+    Row(
+        "request",
+        duration(1, IDLE_MAX_S),
+        "The longest time for one whole model call.",
+        Limits().request_s,
+    ),
+    Row(
+        "call_usd",
+        dollars(1, COST_MAX_MICROUSD),
+        "The most that one model call may cost. Default: a quarter of cost_usd.",
     ),
 )
 """What a run may use."""

@@ -44,6 +44,7 @@ LEAST_WINDOW_BASES = 4
 WINDOW_SHARE = 0.9
 """The share of the window that a request may fill by our estimate. The rest is for errors of the estimate."""
 UNLIMITED = 1 << 62
+_SHORT_OF_CALL = "A model call could cost more than ${limit}, which is what [limits] call_usd allows for one."
 _SHORT_OF_REST = "The {} that it could take is more than it may take beside the work."
 _MORE_THAN_RESERVED = ", since the provider charged more for a model call than the worst case."
 
@@ -58,15 +59,17 @@ _MORE_THAN_RESERVED = ", since the provider charged more for a model call than t
 #     last pass, input   1.15 * 14,192 + 192 + RESPONSE_BYTES     = 16,769 tokens
 #     last pass, output  LAST_PASS_OUTPUT_TOKENS                =  1,024 tokens, or 4,096 micro-dollars
 #     left for output    100,000 - 14,192 - 16,769 - 4,096      = 64,943 micro-dollars
-#     output cap         64,943 / (4 + 1.15)                    = 12,610 tokens
-#     reserved           14,192 + 4 * 12,610                    = 64,632 micro-dollars
+#     affordable output  64,943 / (4 + 1.15)                    = 12,610 tokens
+# One call is to cost no more than a quarter of the money, by what is likely. The input is likely to be 3,360 tokens:
+#     output cap         (25,000 - 3,360) / 4                   =  5,410 tokens
+#     reserved           14,192 + 4 * 5,410                     = 35,832 micro-dollars
 # An output token costs 4 when it is written, and up to 1.15 when the last pass reads it. The provider counts
 # 4,000 input and 300 output tokens. That is 5,200 micro-dollars; the rest of the reservation is free again.
 #
 # Model call 2 sends 35,000 bytes: the same 14,000, the response (1,000) and a tool's result (20,000). Now only the
 # result is uncounted, because the provider has counted the request and the response:
 #     worst input        1.15 * (4,000 + 300) + 20,000 + 192    = 25,137 tokens
-#     output cap         7,031 tokens; reserved: 53,261 micro-dollars
+#     output cap         (25,000 - 9,964) / 4 = 3,759 tokens; reserved: 40,173 micro-dollars
 # The provider counts 10,000 and 300 tokens. 16,400 micro-dollars are spent, and 83,600 are left.
 #
 # Model call 3 would send 66,000 bytes. Its worst input is 42,037 tokens, and a last pass after it needs 48,791 +
@@ -176,9 +179,9 @@ def _payable_tokens(state: State, settings: Settings, model: ModelFacts) -> int:
     # times as much is the window.
     if model.price != "known" or not state.models.base_bytes:
         return model.context_tokens
-    most = settings.limits.cost_microusd // CALL_SHARE
+    most = settings.limits.call_microusd or settings.limits.cost_microusd // CALL_SHARE
     payable = max([_payable_up_to(end, most, model) for end in _ends(model, model.context_tokens)])
-    if payable >= model.context_tokens:
+    if payable >= model.context_tokens or settings.limits.call_microusd:
         return payable
     base = Kinds(base=state.models.base_bytes)
     return max(payable, LEAST_WINDOW_BASES * expected_tokens(Measure(rates=state.models.measure.rates), base))
@@ -245,10 +248,28 @@ def afford(
         return Unaffordable("tokens", message, size_bytes, fresh_bytes, kinds)
     if model.price == "known":
         cap = min(cap, _affordable_output(run, model, limits, worst, cap, is_last_pass))
+        if limits.call_microusd:
+            cap = min(cap, _payable_output(model, worst, limits.call_microusd))
+            if cap < least:
+                message = _SHORT_OF_CALL.format(limit=usd(limits.call_microusd))
+                return Unaffordable("cost", message, size_bytes, fresh_bytes, kinds)
+        elif not is_last_pass and cap >= least:
+            # By default one call gets a quarter of the money, by what is likely: nobody asked for that limit, so it
+            # shortens an answer, and refuses no call.
+            quarter = settings.limits.cost_microusd // CALL_SHARE
+            cap = max(min(cap, _payable_output(model, expected, quarter)), least)
         if cap < least:
             message = _short_of_money(cost_left(run, limits), limits, is_last_pass)
             return Unaffordable("cost", message, size_bytes, fresh_bytes, kinds)
     return Grant(expected, cap, worst + cap, _price(model, worst, cap))
+
+
+def _payable_output(model: ModelFacts, worst: int, most_microusd: int) -> int:
+    """Return the output tokens that one call may have after this input, within what it may cost."""
+    price, left = _worst_output_price(model, worst), most_microusd - _price(model, worst, 0)
+    if left < 0:
+        return -1
+    return left * 1_000_000 // price if price else 1 << 62
 
 
 def afford_side(

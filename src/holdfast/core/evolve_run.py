@@ -140,6 +140,7 @@ def _under_new_limits(run: Run, before: Limits, after: Limits, *, is_last_pass: 
         "turns": after.turns > before.turns,
         "tokens": after.tokens > before.tokens,
         "cost": after.cost_microusd > before.cost_microusd,
+        "tool_calls": after.tool_calls > before.tool_calls,
     }
     if run.landing and not is_last_pass and not run.has_landed and is_raised.get(run.landing, True):
         return replace(run, landing="", message="")

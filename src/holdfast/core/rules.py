@@ -269,6 +269,12 @@ def _turns(draft: Draft, run: Run, settings: Settings) -> None:
         draft.land("turns", f"The limit of {counted(most, 'turn')} is reached.")
 
 
+def _tool_calls(draft: Draft, run: Run, settings: Settings) -> None:
+    most = settings.limits.tool_calls
+    if run.reply == "calls" and run.totals.tool_calls >= most:
+        draft.land("tool_calls", f"The limit of {counted(most, 'tool call')} is reached.")
+
+
 def _wall(draft: Draft, run: Run, settings: Settings) -> None:
     if run.driven_ms >= settings.limits.wall_s * 1000 and phase(draft.state) in ("preparing", "admitting"):
         stop_at_wall(draft, settings)
@@ -351,5 +357,6 @@ RULES: tuple[Rule, ...] = (
         _answer,
     ),
     Rule("turns", "response in", "Without a turn left, a last pass follows.", _turns),
+    Rule("tool calls", "response in", "Without a tool call left, a last pass follows.", _tool_calls),
     Rule("wall", "between model calls", "When the time is used up, nothing starts.", _wall),
 )

@@ -20,6 +20,7 @@ from holdfast.core.state import (
     touched_by_others,
 )
 from holdfast.protocol import events as e
+from holdfast.protocol.counts import counted
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.grants import grant_in
 from holdfast.protocol.outcomes import Lost, Probed
@@ -38,6 +39,7 @@ from holdfast.protocol.tools import (
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 NO_TOOLS_LEFT = "This was the last response of the run: its calls do not run."
+NO_CALLS_LEFT = "The run may start {calls}, and it has: this call does not run."
 DONE_BEFORE = "Done. (The process was interrupted right after this; a look showed that it happened.)"
 
 
@@ -54,6 +56,8 @@ def take_finding(draft: Draft, call: Call, found: Admission | Probed | Lost) -> 
             draft.state, call
         ).is_in_conflict(resources):
             draft.add(e.ToolCallQueued(call.call_id, call.name, resources))
+        case Allowed() | Asked() if why := _over_limit(draft, call):
+            draft.add(will_not_run(call, Failure("budget_exhausted", why)))
         case Allowed() | Asked() if why := _failed_before(draft, call, found):
             draft.add(will_not_run(call, Failure("failed_before", why)))
         case Allowed() as allowed if _has_lapsed(draft, allowed):
@@ -83,6 +87,15 @@ def _has_lapsed(draft: Draft, allowed: Allowed) -> bool:
         return False
     grant = grants.found(draft.state, name)
     return grant is None or not grant.is_live(draft.now_ms)
+
+
+def _over_limit(draft: Draft, call: Call) -> str:
+    """Return why the call is refused: the run has started as many as it may. An interrupted one has started."""
+    run, settings = open_run(draft.state), draft.state.settings
+    if run is None or settings is None or starts_of(call):
+        return ""
+    most = settings.limits.tool_calls
+    return NO_CALLS_LEFT.format(calls=counted(most, "tool call")) if run.totals.tool_calls >= most else ""
 
 
 def _failed_before(draft: Draft, call: Call, found: Allowed | Asked) -> str:

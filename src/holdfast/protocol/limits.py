@@ -17,6 +17,8 @@ MOST_USD = 1_000_000_000
 """An amount above this is a mistake."""
 UNKNOWN_WINDOW_TOKENS = 128_000
 DEFAULT_MAX_OUTPUT_TOKENS = 16_384
+NO_TOOL_CALL_LIMIT = 1_000_000
+"""Settings from before there was a limit have none."""
 
 
 class Limits(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="limits"):
@@ -32,6 +34,12 @@ class Limits(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="lim
     counts only while something else runs. What a process did between its last record and its crash does not count."""
     idle_s: float = 300.0
     """The longest silence of a model or tool in one attempt."""
+    tool_calls: int = NO_TOOL_CALL_LIMIT
+    """The calls that may start."""
+    request_s: float = 600.0
+    """The longest time for one whole model call, however slowly its response comes."""
+    call_microusd: int = 0
+    """The most that one model call may cost. 0: a quarter of the run, and at least what the least answer costs."""
 
 
 class Tier(msgspec.Struct, frozen=True, gc=False):

@@ -192,23 +192,27 @@ class Runner:
         try:
             model = action.model_call.facts
             provider = provider_of(await self._ports.resolve(model.name), model, self._ports.tools, settings)
-            reply = await provider.respond(
-                ModelAttempt(
-                    facts=model,
-                    body=body,
-                    is_streaming=settings.model.is_streaming,
-                    idle_s=settings.limits.idle_s,
-                    outcomes=_outcomes(state, purpose),
-                    on_delta=on_delta,
-                    on_cut=arrived.append,
-                    check=self._check,
-                    purpose=purpose,
-                )
+            attempt = ModelAttempt(
+                facts=model,
+                body=body,
+                is_streaming=settings.model.is_streaming,
+                idle_s=settings.limits.idle_s,
+                outcomes=_outcomes(state, purpose),
+                on_delta=on_delta,
+                on_cut=arrived.append,
+                check=self._check,
+                purpose=purpose,
             )
+            async with asyncio.timeout(settings.limits.request_s) as deadline:
+                reply = await provider.respond(attempt)
         except asyncio.CancelledError:
             text = "".join(words)
-            cut = arrived[0] if arrived else ModelCut("", received_bytes=len(text.encode()))
+            cut = _arrived(arrived, words)
             return replace(cut, text=await _masked(text, self._ports.redact, is_cut=True))
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            return _too_long(_arrived(arrived, words), settings.limits.request_s)
         finally:
             teller.flush()
         if isinstance(reply, ModelFailure):
@@ -551,6 +555,16 @@ def _cut(action: Attempt) -> AttemptResult:
     if isinstance(action, RunHook):
         return CUT
     return own_result("cancelled", NOT_BEGUN, Failure("cancelled", NOT_BEGUN))
+
+
+def _arrived(cuts: list[ModelCut], words: list[str]) -> ModelCut:
+    """Return what had come of a response that was cut: what the provider says, else the words."""
+    return cuts[0] if cuts else ModelCut("", received_bytes=len("".join(words).encode()))
+
+
+def _too_long(cut: ModelCut, request_s: float) -> ModelFailure:
+    message = f"The response was not whole after {request_s:g} s, which is the limit of [limits] request."
+    return ModelFailure(Failure("provider_transient", message), cut.usage, cut.estimated, cut.received_bytes)
 
 
 def _crashed(action: Attempt, error: Exception, redact: Callable[[str], str]) -> AttemptResult:

@@ -289,7 +289,7 @@ def call_rows(story: Story) -> Iterator[dict[str, Any]]:
 
 
 class Spent(NamedTuple):
-    """The cost and tokens of one turn, or of all side calls for one purpose, by one model; and what was left after it."""
+    """The cost and tokens of one turn, or of all side calls for one purpose, by one model, and what was left then."""
 
     run: Run
     purpose: Purpose
