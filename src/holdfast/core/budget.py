@@ -44,7 +44,7 @@ LEAST_WINDOW_BASES = 4
 WINDOW_SHARE = 0.9
 """The share of the window that a request may fill by our estimate. The rest is for errors of the estimate."""
 UNLIMITED = 1 << 62
-_SHORT_OF_CALL = "A model call could cost more than ${limit}, which is what [limits] call_usd allows for one."
+_SHORT_OF_CALL = "A model call is likely to cost more than the ${limit} that [limits] call_usd allows."
 _SHORT_OF_REST = "The {} that it could take is more than it may take beside the work."
 _MORE_THAN_RESERVED = ", since the provider charged more for a model call than the worst case."
 
@@ -179,7 +179,7 @@ def _payable_tokens(state: State, settings: Settings, model: ModelFacts) -> int:
     # times as much is the window.
     if model.price != "known" or not state.models.base_bytes:
         return model.context_tokens
-    most = settings.limits.call_microusd or settings.limits.cost_microusd // CALL_SHARE
+    most = _call_microusd(settings.limits)
     payable = max([_payable_up_to(end, most, model) for end in _ends(model, model.context_tokens)])
     if payable >= model.context_tokens or settings.limits.call_microusd:
         return payable
@@ -248,20 +248,25 @@ def afford(
         return Unaffordable("tokens", message, size_bytes, fresh_bytes, kinds)
     if model.price == "known":
         cap = min(cap, _affordable_output(run, model, limits, worst, cap, is_last_pass))
-        if limits.call_microusd:
-            cap = min(cap, _payable_output(model, worst, limits.call_microusd))
-            if cap < least:
-                message = _SHORT_OF_CALL.format(limit=usd(limits.call_microusd))
+        is_bound = bool(settings.limits.call_microusd) or not is_last_pass
+        if cap >= least and is_bound:
+            # What one call may cost is about what is likely: at the worst, each byte of a compacted view is a token
+            # again, and the run could not go on. A limit that somebody set refuses; a last answer always comes.
+            most_microusd = _call_microusd(settings.limits)
+            payable = _payable_output(model, expected, most_microusd)
+            if payable < least and settings.limits.call_microusd and not is_last_pass:
+                message = _SHORT_OF_CALL.format(limit=usd(most_microusd))
                 return Unaffordable("cost", message, size_bytes, fresh_bytes, kinds)
-        elif not is_last_pass and cap >= least:
-            # By default one call gets a quarter of the money, by what is likely: nobody asked for that limit, so it
-            # shortens an answer, and refuses no call.
-            quarter = settings.limits.cost_microusd // CALL_SHARE
-            cap = max(min(cap, _payable_output(model, expected, quarter)), least)
+            cap = max(min(cap, payable), least)
         if cap < least:
             message = _short_of_money(cost_left(run, limits), limits, is_last_pass)
             return Unaffordable("cost", message, size_bytes, fresh_bytes, kinds)
     return Grant(expected, cap, worst + cap, _price(model, worst, cap))
+
+
+def _call_microusd(limits: Limits) -> int:
+    """Return what one call may cost."""
+    return limits.call_microusd or limits.cost_microusd // CALL_SHARE
 
 
 def _payable_output(model: ModelFacts, worst: int, most_microusd: int) -> int:
