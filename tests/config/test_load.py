@@ -56,7 +56,7 @@ def test_no_file_at_all_means_the_documented_defaults(home: Path) -> None:
         cost_microusd=2_000_000,
         wall_s=7200,
         idle_s=300,
-        tool_calls=200,
+        tool_calls=1_000_000,
         request_s=600,
         call_microusd=0,
     )
@@ -207,7 +207,7 @@ def test_a_file_that_may_not_be_read_is_told(home: Path) -> None:
 @pytest.mark.requirement("L9")
 def test_an_empty_file_and_empty_sections_are_fine(home: Path) -> None:
     (home / "config.toml").write_text("\ufeff[limits]\n[providers]\n[providers.openai]\n")
-    assert loaded(home).limits == Limits(tool_calls=200)
+    assert loaded(home).limits == Limits()
 
 
 @pytest.mark.requirement("A4", "L9")
@@ -312,7 +312,7 @@ def test_the_library_reads_exactly_what_it_is_given(home: Path, workspace: Path)
     with pytest.raises(ConfigError, match=r"config: limits\.turns = 0"):
         load_only({"limits": {"turns": 0}})
     both = load_only({"limits": {"turns": 7, "tokens": 9}}, {"limits": {"turns": 8}})
-    assert both.limits == Limits(8, 9, tool_calls=200)
+    assert both.limits == Limits(8, 9)
     with pytest.raises(ConfigError, match="in code: there is no section"):
         load_only({}, {"limts": {"turns": 1}})
 

@@ -89,7 +89,7 @@ TABLE = [
     limit("cost_usd", "9_000", "0.01"),
     limit("wall", '"20d"', '"1m"'),
     limit("idle", '"20h"', '"1m"'),
-    limit("tool_calls", "900_000", "3"),
+    limit("tool_calls", "", "3"),
     limit("request", '"20h"', '"1m"'),
     limit("call_usd", "", '"0.01"'),
     *[budget(name, '"1000"') for name in SCOPES],

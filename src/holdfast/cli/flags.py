@@ -27,7 +27,7 @@ from holdfast.config.paths import Home, expanded, is_folder
 from holdfast.config.settings import CONDUCT, CONTEXT, Config
 from holdfast.errors import UsageError
 from holdfast.policy.rules import offers
-from holdfast.protocol.limits import ModelFacts, usd
+from holdfast.protocol.limits import NO_TOOL_CALL_LIMIT, ModelFacts, usd
 from holdfast.protocol.plan import UPDATE_PLAN
 from holdfast.protocol.settings import Repairs, Settings, changed
 from holdfast.protocol.untrusted import decode_exact
@@ -254,7 +254,7 @@ def _written(recorded: Settings) -> dict[str, object]:
         "limits.tokens": limits.tokens,
         "limits.wall": limits.wall_s,
         "limits.idle": limits.idle_s,
-        "limits.tool_calls": limits.tool_calls,
+        "limits.tool_calls": limits.tool_calls if limits.tool_calls < NO_TOOL_CALL_LIMIT else None,
         "limits.request": limits.request_s,
         "limits.call_usd": usd(limits.call_microusd) if limits.call_microusd else None,
         "repeat.note": recorded.guard.repeat_note,

@@ -18,8 +18,6 @@ TOKENS_MAX = 1_000_000_000
 COST_MAX_MICROUSD = 10_000_000_000
 WALL_MAX_S = 30 * 86_400
 IDLE_MAX_S = 86_400
-TOOL_CALLS = 200
-"""How many calls may start in a run, unless somebody says otherwise."""
 BUDGETS = "budgets"
 """The section of budgets."""
 
@@ -64,7 +62,12 @@ LIMITS: tuple[Row, ...] = (
         Limits().idle_s,
         "--idle-timeout",
     ),
-    Row("tool_calls", whole(1, NO_TOOL_CALL_LIMIT), "Tool calls that start.", TOOL_CALLS, "--max-tool-calls"),
+    Row(
+        "tool_calls",
+        whole(1, NO_TOOL_CALL_LIMIT),
+        "Tool calls that start. Default: as many as the turns make.",
+        flag="--max-tool-calls",
+    ),
     Row(
         "request",
         duration(1, IDLE_MAX_S),

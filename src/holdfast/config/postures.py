@@ -11,7 +11,6 @@ POSTURES: dict[str, dict[str, Any]] = {
         "autonomy": "supervised",
         "approve_by": "wait",
         "limits.turns": 500,
-        "limits.tool_calls": 5_000,
         "limits.tokens": 50_000_000,
         "limits.cost_usd": 10_000_000,
         "limits.wall": 36_000.0,

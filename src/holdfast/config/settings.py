@@ -15,7 +15,7 @@ from holdfast.config.money import budgets_of
 from holdfast.config.secrets import FORMAT, HEADER, SECTION
 from holdfast.protocol.budgets import Budgets
 from holdfast.protocol.hooks import HookSource
-from holdfast.protocol.limits import Limits, ModelFacts, ModelOptions
+from holdfast.protocol.limits import NO_TOOL_CALL_LIMIT, Limits, ModelFacts, ModelOptions
 from holdfast.protocol.notify import NotifyAbout
 from holdfast.protocol.rules import PolicyRule
 from holdfast.protocol.settings import ApproveBy, Autonomy, Conduct, Context, Policy, Repairs, Walls
@@ -180,7 +180,7 @@ def build(
             is_cost_set=settings["limits.cost_usd"].layer != "default",
             wall_s=value["limits.wall"],
             idle_s=value["limits.idle"],
-            tool_calls=value["limits.tool_calls"],
+            tool_calls=value.get("limits.tool_calls") or NO_TOOL_CALL_LIMIT,
             request_s=value["limits.request"],
             call_microusd=value.get("limits.call_usd") or 0,
         ),

@@ -18,7 +18,7 @@ MOST_USD = 1_000_000_000
 UNKNOWN_WINDOW_TOKENS = 128_000
 DEFAULT_MAX_OUTPUT_TOKENS = 16_384
 NO_TOOL_CALL_LIMIT = 1_000_000
-"""Settings from before there was a limit have none."""
+"""No limit: the turns limit the calls, since a response has at most so many."""
 
 
 class Limits(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag="limits"):

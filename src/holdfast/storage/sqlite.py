@@ -220,7 +220,8 @@ class SqliteStore:
         return await self._ask(lambda connection: reads.lines(connection, since_ms, session))
 
     async def reserve(self, claim: Claim) -> Claimed:
-        return await self._writer.do(lambda connection: budgets.reserve(connection, claim))
+        # The commit that starts the attempt follows, and brings this to the disk too. Without it, nothing counts.
+        return await self._writer.do(lambda connection: budgets.reserve(connection, claim), is_synced=False)
 
     async def balances(self, buckets: Sequence[Bucket]) -> Sequence[Balance]:
         return await self._ask(lambda connection: budgets.balances(connection, buckets))

@@ -32,6 +32,7 @@ Operation = Callable[[sqlite3.Connection], T]
 class _Job(msgspec.Struct, frozen=True):
     operation: Operation[Any]
     future: asyncio.Future[Any]
+    is_synced: bool = True
 
 
 class _Result(msgspec.Struct, frozen=True):
@@ -69,14 +70,17 @@ class Writer:
         """The number of queued operations, never more than the capacity."""
         return self._jobs.qsize()
 
-    async def do(self, operation: Operation[T]) -> T:
+    async def do(self, operation: Operation[T], *, is_synced: bool = True) -> T:
         """Return the operation's result when it is on disk. Cancelling the call does not undo the operation.
+
+        Without `is_synced`, other processes see the result, and it is on disk with the next operation that is: it may
+        be lost if the power fails before.
 
         Raises:
             HoldfastError: the operation refused, or failed; nothing of it was written.
         """
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        while not self._enqueued(_Job(operation, future)):
+        while not self._enqueued(_Job(operation, future, is_synced)):
             await self._room()
         return await future
 
@@ -155,7 +159,10 @@ class Writer:
         """Run all jobs in one transaction. Return their results, or the failure of the transaction for all."""
         connection = self._connection
         carry_out = self._beside_others if len(jobs) > 1 else self._alone
+        is_synced = any(job.is_synced for job in jobs)
         try:
+            if not is_synced:
+                connection.execute("PRAGMA synchronous = NORMAL")
             self._begin()
             results = [carry_out(job) for job in jobs]
             connection.execute("COMMIT")
@@ -170,6 +177,9 @@ class Writer:
             except sqlite3.Error:
                 pass  # SQLite has rolled back already, for example because the disk is full
             return [self._refused(job, error) for job in jobs]
+        finally:
+            if not is_synced:
+                connection.execute("PRAGMA synchronous = FULL")
 
     def _begin(self) -> None:
         """Keep other processes from writing. Wait for one that writes already: its end costs nothing, and ours every
