@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 import signal
 import socket
 import subprocess
@@ -391,6 +392,18 @@ async def test_a_file_in_place_of_a_folder_of_the_system_can_be_used_as_a_file(
     processes.confine(sandbox)
     ended = await ran(processes, scene, f"cat {changed}")
     assert (ended.exit_code, ended.output) == (0, "a file\n")
+
+
+@pytest.mark.requirement("L11")
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs root and setpriv")
+def test_root_without_capabilities_has_this_sandbox_too() -> None:
+    """As in a container with `--cap-drop ALL`."""
+    program = (
+        "import asyncio; from holdfast.sandbox import landlock; "
+        "print(asyncio.run(landlock.make().probe()).fault)"
+    )
+    words = ["setpriv", "--bounding-set", "-all", "--inh-caps", "-all", sys.executable, "-c", program]
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "\n"
 
 
 @pytest.mark.requirement("L11")

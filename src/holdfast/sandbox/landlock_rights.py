@@ -28,11 +28,9 @@ _NO_NEW_PRIVS, _SECCOMP, _FILTER = 38, 22, 2
 _WITH_FILTER, _LISTENING = 1, 1 << 3 | 1 << 5
 """SECCOMP_SET_MODE_FILTER, and SECCOMP_FILTER_FLAG_NEW_LISTENER with _WAIT_KILLABLE_RECV: no signal but a deadly one
 interrupts a call that waits for its answer."""
-_DROP_FROM_BOUNDS, _AMBIENT, _CLEAR_ALL, _SECUREBITS = 24, 47, 4, 28
+_DROP_FROM_BOUNDS, _AMBIENT, _CLEAR_ALL = 24, 47, 4
 _MOST_CAPABILITIES = 64
 _CAPABILITIES_V3 = 0x20080522
-_ROOT_IS_NOBODY = 0b11101111
-"""The number 0 gives no capability, now or later."""
 
 _Pair = ctypes.c_uint64 * 2
 """Two numbers as the kernel reads them: a rule of a path, a program of a filter, or a limit."""
@@ -161,12 +159,11 @@ def _ask(call: Any, *arguments: int) -> int:
 
 
 def _leave_capabilities(libc: Any, capset: int) -> None:
-    """Give up what root can do beyond the rights of files, for good."""
+    """Give up what root can do beyond the rights of files, for good: no program that it becomes gets more."""
     if not os.geteuid():
         for number in range(_MOST_CAPABILITIES):
             if libc.prctl(_DROP_FROM_BOUNDS, number, 0, 0, 0):
                 break
-        _ask(libc.prctl, _SECUREBITS, _ROOT_IS_NOBODY)
     libc.prctl(_AMBIENT, _CLEAR_ALL, 0, 0, 0)
     header = ctypes.create_string_buffer(_CAPABILITIES_V3.to_bytes(8, sys.byteorder), 8)
     none = ctypes.create_string_buffer(24)
