@@ -10,9 +10,16 @@ _RUNS = "tests/scenarios/test_background.py"
 
 BACKGROUND = (
     Mutation(
+        "what was put aside is not told if a request ends the run",
+        "runtime/driver.py",
+        "batch += await self._take(found, now_ms, awake_ms)",
+        "batch += fold.take(decision(fold.state, found, now_ms, awake_ms))",
+        _RUNS,
+    ),
+    Mutation(
         "a process outlives its run",
         "runtime/driver.py",
-        "            await self._ports.tools.end_background(self._session)\n",
+        "            await tools.end_background(self._session)  # and forget those that ended by themselves\n",
         "            pass\n",
         _RUNS,
     ),

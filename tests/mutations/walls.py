@@ -330,8 +330,8 @@ WALLS = (
     Mutation(
         "nobody hears what a hook or a stopped command left",
         "core/decide.py",
-        "Finding) and cause.aside:",
-        "Finding) and not cause:",
+        "    if cause.aside:\n",
+        "    if not cause:\n",
         "tests/cli/test_put_aside.py",
     ),
     Mutation(

@@ -11,11 +11,14 @@ from pathlib import Path
 import pytest
 
 from holdfast.core.evolve import fold
+from holdfast.core.state import State
+from holdfast.errors import ProviderUnavailable
 from holdfast.protocol import events as e
 from holdfast.protocol.commands import Resolve, Stop, owner
-from holdfast.protocol.ports import Store
+from holdfast.protocol.ports import Store, Wire
 from holdfast.protocol.rows import Commit
 from holdfast.runtime.holder import LEASE_MS
+from holdfast.runtime.prepare import Planner
 from holdfast.sandbox import trees
 from holdfast.testing import scenarios
 from holdfast.testing.clock import JumpingClock
@@ -24,6 +27,7 @@ from holdfast.testing.faults import Crash, Faults, FaultyStore
 from holdfast.testing.invariants import check_session, ended
 from holdfast.testing.scenarios import Scenario, World, controller_of, finish, records_of, say, settings_of
 from holdfast.tools.dispatcher import Dispatcher
+from holdfast.views.replay import replay
 from tests.scenarios.scenes import DONE, calls, tools_of
 from tests.scenarios.scenes import call as tool_call
 from tests.scenarios.stage import Stage
@@ -162,6 +166,47 @@ def test_the_end_of_a_run_is_recorded_when_its_processes_have_ended(
             await finish(controller, store, clock, session)
         await closed(made)
         assert store.seen == [1, 1, 1, 1, 0]
+
+    stage.run(play)
+
+
+@pytest.mark.requirement("C8", "L11")
+def test_a_run_that_a_request_ends_tells_what_was_put_aside_of_its_processes(
+    stage: Stage, made: list[Dispatcher], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second request cannot be made, so no attempt and no command ends this run."""
+    usual, usual_end, have_ended = Planner.wire, Dispatcher.end_background, False
+
+    def wire(planner: Planner, state: State) -> Wire:
+        if state.background:
+            raise ProviderUnavailable("It is gone.")
+        return usual(planner, state)
+
+    async def end_background(tools: Dispatcher, session: str) -> None:
+        nonlocal have_ended
+        have_ended = have_ended or bool(tools.in_background(session))
+        await usual_end(tools, session)
+
+    async def put_aside(_: Dispatcher, session: str, *, is_first: bool) -> str:
+        assert not living(session) or not have_ended
+        return "A file was put aside." if have_ended else ""
+
+    async def play(clock: JumpingClock, store: Store, workspace: Path) -> None:
+        session = await begin(SERVES, store, clock, workspace)
+        monkeypatch.setattr(Planner, "wire", wire)
+        monkeypatch.setattr(Dispatcher, "end_background", end_background)
+        monkeypatch.setattr(Dispatcher, "put_aside", put_aside)
+        async with controller_of(SERVES, store, clock, World(workspace)) as controller:
+            await controller.drive(session)
+        monkeypatch.undo()
+        await closed(made)
+        records = await records_of(store, session)
+        assert ended(records) == [("failed", "provider_unready")]
+        told = [
+            r.event.text for r in records if isinstance(r.event, e.NoteAdded) and r.event.about == "aside"
+        ]
+        assert told == ["A file was put aside."]
+        assert replay(session, "test:background", records).differences == ()
 
     stage.run(play)
 

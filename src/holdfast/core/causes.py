@@ -72,6 +72,8 @@ class Finding(msgspec.Struct, frozen=True):
     result: Found
     at: State | None = None
     """The state that wanted the step. As long as nothing has happened since, the step is still wanted."""
+    aside: str = ""
+    """What was put aside of commands in a sandbox that ended with it, as a sentence."""
 
 
 class Due(msgspec.Struct, frozen=True):

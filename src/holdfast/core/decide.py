@@ -96,7 +96,7 @@ def decision(state: State, cause: Cause, now_ms: int, awake_ms: int) -> Draft:
     epoch = cause.epoch if type(cause) is Attach or type(cause) is Commanded else state.epoch
     draft = Draft(state, now_ms, awake_ms, epoch, trigger(cause))
     _meaning(draft, cause)
-    if not isinstance(cause, Finding) and cause.aside:
+    if cause.aside:
         draft.add(e.NoteAdded("aside", cause.aside))
     follow_up(draft)
     notifying.add_due(draft)

@@ -249,10 +249,7 @@ class Driver:
                     self._has_put_off = True
                     break
                 acknowledged.append(cause.command.id)
-            decided = decision(fold.state, cause, now_ms, awake_ms)
-            if _is_end(decided.records) and self._ports.tools.in_background(self._session):
-                decided = decision(fold.state, await self._ended_with(cause), now_ms, awake_ms)
-            batch += fold.take(decided)
+            batch += await self._take(cause, now_ms, awake_ms)
         self._wanted = wanted(fold.state)
         prepared_at: dict[str, int] = {}
         while (step := self._next_step()) is not None:
@@ -262,7 +259,7 @@ class Driver:
             prepared_at[step.key] = fold.state.seq
             found = await self._prepare(step, batch, now_ms)
             if found is not None:
-                batch += fold.take(decision(fold.state, found, now_ms, awake_ms))
+                batch += await self._take(found, now_ms, awake_ms)
                 self._wanted = wanted(fold.state)
         if batch or acknowledged:
             await self._commit(batch, tuple(acknowledged), now_ms)
@@ -272,18 +269,22 @@ class Driver:
             self.ring()
         return await self._sync(by)
 
-    async def _ended_with(self, cause: Cause) -> Cause:
-        """End the processes in the background, and return the cause that ends the run, with what was put aside.
+    async def _take(self, cause: Cause, now_ms: int, awake_ms: int) -> Sequence[Record]:
+        """Decide a cause, and fold and return its records. If it ends the run, end the processes in the background.
 
         A run ends after its processes, whose changes are put right by then: if this process is killed meanwhile, the
         run is still open, and its next driver goes on with that.
         """
-        tools = self._ports.tools
-        await tools.end_background(self._session)
-        aside = self._ports.redact(await tools.put_aside(self._session, is_first=False))
-        if isinstance(cause, Finding) or not aside:
-            return cause
-        return replace(cause, aside="\n".join(filter(None, (cause.aside, aside))))
+        fold, tools = self._fold, self._ports.tools
+        decided = decision(fold.state, cause, now_ms, awake_ms)
+        if _is_end(decided.records):
+            had_some = bool(tools.in_background(self._session))
+            await tools.end_background(self._session)  # and forget those that ended by themselves
+            told = await tools.put_aside(self._session, is_first=False) if had_some else ""
+            if told:
+                aside = "\n".join(filter(None, (cause.aside, self._ports.redact(told))))
+                decided = decision(fold.state, replace(cause, aside=aside), now_ms, awake_ms)
+        return fold.take(decided)
 
     def _next_step(self) -> Prepare | None:
         """Return a prepare step that is wanted and not in progress."""
@@ -328,8 +329,6 @@ class Driver:
 
     async def _commit(self, batch: list[Record], acknowledged: tuple[str, ...], now_ms: int) -> None:
         """Commit the batch, then publish it. The last commit before a rest gives the lease back."""
-        if _is_end(batch):
-            await self._ports.tools.end_background(self._session)
         commit = self._fold.commit(
             batch, self._epoch, now_ms, acknowledged, releases_lease=self._is_at_rest()
         )

@@ -69,9 +69,7 @@ def cause_of(state: State, first: e.Record, batch: Sequence[e.Event]) -> Cause |
     """
     others = [event for event in batch if not (isinstance(event, e.NoteAdded) and event.about == "takeover")]
     is_contested = len(others) < len(batch)
-    notes = (event.text for event in batch if isinstance(event, e.NoteAdded) and event.about == "aside")
-    aside = next(notes, "")
-    trigger = first.cause
+    aside, trigger = _aside(batch), first.cause
     match trigger.kind:
         case "attach":
             attached = _first(batch, e.Attached)
@@ -92,6 +90,11 @@ def cause_of(state: State, first: e.Record, batch: Sequence[e.Event]) -> Cause |
             command = Command(trigger.name, state.session, who, body)
             return Commanded(command, first.epoch, is_contested, zone, aside)
     return None
+
+
+def _aside(batch: Sequence[e.Event]) -> str:
+    notes = (event.text for event in batch if isinstance(event, e.NoteAdded) and event.about == "aside")
+    return next(notes, "")
 
 
 def _outcome(key: str, told: e.Event) -> Outcome | None:
@@ -250,7 +253,7 @@ def finding(step: Prepare, state: State, batch: Sequence[e.Event], *, is_costed_
         found: Found | None = _request(step, state, batch[0], is_costed_anew)
     else:
         found = _judged(step, state, batch)
-    return None if found is None else Finding(step, found)
+    return None if found is None else Finding(step, found, aside=_aside(batch))
 
 
 def _request(
