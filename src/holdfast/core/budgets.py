@@ -19,7 +19,7 @@ from holdfast.protocol.budgets import (
     reserved_in,
 )
 from holdfast.protocol.spending import Amounts
-from holdfast.protocol.zone import Zone, day_at, month_at
+from holdfast.protocol.zone import Period, Zone, day_at, month_at
 
 # An example: 100,000 micro-dollars a day, of which 40,000 are spent. Another run has 20,000 reserved and keeps 5,000
 # for its last pass, so 35,000 are left. This session keeps 6,000 already, and wants 25,000 for a call and 8,000 for a
@@ -82,8 +82,15 @@ def buckets_of(
     is_all: bool = False,
 ) -> tuple[Bucket, ...]:
     """Return the budgets of a session and a user at a time. `is_all`: also those without a limit."""
+    periods = day_at(now_ms, zone_at), month_at(now_ms, zone_at)
+    return buckets_in(budgets, session, user, *periods, is_all=is_all)
+
+
+def buckets_in(
+    budgets: Budgets, session: str, user: str, day: Period, month: Period, *, is_all: bool = False
+) -> tuple[Bucket, ...]:
+    """Do the same, in a day and a month that are known."""
     # Home, month and day come first: `holdfast budget` always shows these three.
-    day, month = day_at(now_ms, zone_at), month_at(now_ms, zone_at)
     found = (
         Bucket("home", budgets.home),
         Bucket("month", budgets.month, *month),

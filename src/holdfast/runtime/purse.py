@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from holdfast.core import budget
 from holdfast.core.budget import UNLIMITED, Grant
-from holdfast.core.budgets import buckets_of
+from holdfast.core.budgets import buckets_in
 from holdfast.core.state import State, facts, facts_for
 from holdfast.protocol.budgets import REACHED, Balance, Budgets, Claim, Claimed, Reservation
 from holdfast.protocol.failures import Failure
@@ -19,7 +19,7 @@ from holdfast.protocol.limits import ModelFacts, usd
 from holdfast.protocol.outcomes import BudgetNear, Unaffordable, Unready
 from holdfast.protocol.request import SidePurpose
 from holdfast.protocol.spending import Ledger
-from holdfast.protocol.zone import Zone, head_at
+from holdfast.protocol.zone import Period, Zone, day_at, head_at, month_at
 
 TRIES = 8
 """How often a call is prepared for what is left. Meanwhile others may take that too."""
@@ -43,6 +43,8 @@ class Purse:
         self._budgets = budgets
         self._ledger = ledger
         self._zone = zone
+        self._periods: tuple[Period, Period] | None = None
+        """The day and the month of the last claim."""
 
     @property
     def is_limited(self) -> bool:
@@ -102,7 +104,9 @@ class Purse:
         self, key: str, state: State, now_ms: int, microusd: int, kept: int | None, leaves: int = 0
     ) -> Claimed:
         user, session = state.principal.name, state.session
-        buckets = buckets_of(self._budgets, session, user, now_ms, self._zone_at)
+        if self._periods is None or not self._periods[0].begun_ms <= now_ms < self._periods[0].ends_ms:
+            self._periods = day_at(now_ms, self._zone_at), month_at(now_ms, self._zone_at)
+        buckets = buckets_in(self._budgets, session, user, *self._periods)
         attempt = Reservation(session, key, now_ms, user, microusd)
         return await self._ledger.reserve(Claim(attempt, kept, buckets, leaves))
 
