@@ -70,6 +70,9 @@ async def share(cli: Cli, day: str) -> None:
         ended = await asyncio.gather(*runs)
         assert all((each.code, each.json["reason"]) == (3, "budget_day") for each in ended), ended
         assert all(each.json["text"] for each in ended if each.json["model_calls"]), "a run without an answer"
+        # What long conversations leave may be enough for a few calls of a new one.
+        while (await asyncio.to_thread(cli, *args)).json["model_calls"]:
+            assert server.charged_microusd <= most
         before = len(server.requests)
         later = [
             await asyncio.to_thread(cli, *args),
