@@ -510,6 +510,20 @@ WALLS = (
         "tests/tools/test_kept.py",
     ),
     Mutation(
+        "a program under Landlock has the capabilities of root",
+        "sandbox/landlock_rights.py",
+        "    _ask(libc.syscall, capset, ctypes.addressof(header), ctypes.addressof(none))\n",
+        "",
+        _LANDLOCK,
+    ),
+    Mutation(
+        "a program under Landlock may get capabilities later",
+        "sandbox/landlock_rights.py",
+        "            if libc.prctl(_DROP_FROM_BOUNDS, number, 0, 0, 0):\n",
+        "            if number:\n",
+        _LANDLOCK,
+    ),
+    Mutation(
         "what lies in a linked folder of the home is linked again",
         "sandbox/landlock.py",
         "(path for path in inside if inside.keys().isdisjoint(map(str, Path(path).parents)))",

@@ -394,16 +394,36 @@ async def test_a_file_in_place_of_a_folder_of_the_system_can_be_used_as_a_file(
     assert (ended.exit_code, ended.output) == (0, "a file\n")
 
 
-@pytest.mark.requirement("L11")
+@pytest.mark.requirement("L2")
+async def test_a_program_has_no_capability_and_can_get_none(processes: Processes, scene: Scene) -> None:
+    ended = await ran(processes, scene, "exec grep -E '^Cap(Inh|Prm|Eff|Bnd|Amb)' /proc/self/status")
+    found = {line[:7]: line.split()[-1] for line in ended.output.splitlines()}
+    assert len(found) == 5
+    bounds = found.pop("CapBnd:")
+    assert {*found.values()} == {"0" * 16}
+    assert os.geteuid() or bounds == "0" * 16  # nobody but root can make them narrower
+
+
+CONFINED = """
+import asyncio, sys
+from pathlib import Path
+from tests.sandbox.test_landlock import MADE, Processes, Scene, ran
+async def main():
+    processes = Processes(MADE)
+    print((await ran(processes, Scene(Path(sys.argv[1])), "exec grep CapEff /proc/self/status")).output, end="")
+    await processes.aclose()
+asyncio.run(main())
+"""
+
+
+@pytest.mark.requirement("L2", "L11")
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs root and setpriv")
-def test_root_without_capabilities_has_this_sandbox_too() -> None:
-    """As in a container with `--cap-drop ALL`."""
-    program = (
-        "import asyncio; from holdfast.sandbox import landlock; "
-        "print(asyncio.run(landlock.make().probe()).fault)"
-    )
-    words = ["setpriv", "--bounding-set", "-all", "--inh-caps", "-all", sys.executable, "-c", program]
-    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "\n"
+def test_root_that_lacks_capabilities_has_this_sandbox_too(tmp_path: Path, repository: Path) -> None:
+    """As in a container with `--cap-drop ALL`. Without CAP_SETPCAP, nobody can narrow what programs may get."""
+    lacks = ["setpriv", "--bounding-set", "-setpcap", "--inh-caps", "-setpcap"]
+    words = [*lacks, sys.executable, "-c", CONFINED, str(tmp_path)]
+    done = subprocess.run(words, cwd=repository, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["CapEff:", "0" * 16], done.stdout
 
 
 @pytest.mark.requirement("L11")
