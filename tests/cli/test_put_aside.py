@@ -138,7 +138,7 @@ def test_a_session_that_is_done_is_put_right_when_it_is_resumed(cli: Cli) -> Non
     argv = [sys.executable, "-c", code, str(cli.home), str(cli.workspace), f"{session}:call"]
     subprocess.run(argv, check=True)
     (cli.workspace / ".envrc").write_text("evil")
-    own = Path(new_name(f"{session}:call"))
+    own = Path(new_name(f"{session}:call", ()))
     own.mkdir()
     done = cli("resume", "cli:done")
     assert (done.code, is_aside(cli), own.exists()) == (0, True, False)

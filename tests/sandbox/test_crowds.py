@@ -6,13 +6,14 @@ import asyncio
 import os
 import shutil
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from holdfast.protocol.fence import Fence, Launch
-from holdfast.sandbox import trees
+from holdfast.protocol.fence import Fence, Finding, Launch
+from holdfast.sandbox import bubblewrap, landlock, trees
 from holdfast.sandbox.probing import interpreter
 from holdfast.sandbox.process import Processes, clean_environment
 from holdfast.testing.clock import never_over
@@ -66,6 +67,34 @@ async def test_a_command_that_uses_too_much_processor_time_is_ended(
     assert call.fence is not None
     ended = await processes.run(replace(call, fence=replace(call.fence, cpu_s=1)), lambda _: None)
     assert (ended.how, ended.exit_code) == ("exited", 152)
+
+
+def cpu_limit_of_guard(key: str) -> str:
+    """What the kernel says about the guard of a call that runs."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if (folder / "comm").read_text().strip() == trees.guard_name(key):
+                lines = (folder / "limits").read_text().splitlines()
+                return next(line.split()[3] for line in lines if line.startswith("Max cpu time"))
+    return "no guard"
+
+
+@pytest.mark.requirement("L11", "L2")
+@pytest.mark.parametrize("backend", ["bubblewrap", "landlock"])
+async def test_the_limit_of_processor_time_binds_a_command_and_not_its_guard(
+    tmp_path: Path, backend: str
+) -> None:
+    """A guard looks for processes as long as its command runs."""
+    made = {"bubblewrap": bubblewrap.make, "landlock": landlock.make}[backend]()
+    if isinstance(made, Finding):
+        pytest.skip(made.fault)
+    processes, seen = Processes(made), list[str]()
+    call = launch(tmp_path, "ulimit -Ht; sleep 0.3", f"watched {backend}")
+    assert call.fence is not None
+    call = replace(call, fence=replace(call.fence, masked=(), cpu_s=1_000))
+    ended = await processes.run(call, lambda _: seen.append(cpu_limit_of_guard(call.key)))
+    await processes.aclose()
+    assert (ended.output, seen) == ("1001\n", ["unlimited"])
 
 
 @pytest.mark.long

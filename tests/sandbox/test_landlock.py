@@ -9,14 +9,16 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
+from holdfast.errors import SandboxUnavailable
 from holdfast.protocol.fence import Fence, Launch
-from holdfast.sandbox import landlock, own_folder, probing, trees
+from holdfast.sandbox import landlock, landlock_rights, own_folder, probing, trees
 from holdfast.sandbox.landlock import Landlock
 from holdfast.sandbox.process import Ended, Processes, clean_environment
 from holdfast.testing.clock import never_over
@@ -73,8 +75,8 @@ async def ran(processes: Processes, scene: Scene, command: str) -> Ended:
 
 def own_folders() -> list[Path]:
     """What calls of these tests have for themselves."""
-    name = Path(own_folder.new_name(KEY)).name.rpartition("-")[0]
-    return [*Path(own_folder.new_name(KEY)).parent.glob(f"{name}-*")]
+    name = Path(own_folder.new_name(KEY, ())).name.rpartition("-")[0]
+    return [*Path(own_folder.new_name(KEY, ())).parent.glob(f"{name}-*")]
 
 
 FORBIDDEN: Mapping[str, str] = {
@@ -424,6 +426,79 @@ def test_root_that_lacks_capabilities_has_this_sandbox_too(tmp_path: Path, repos
     words = [*lacks, sys.executable, "-c", CONFINED, str(tmp_path)]
     done = subprocess.run(words, cwd=repository, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["CapEff:", "0" * 16], done.stdout
+
+
+@pytest.mark.requirement("L2")
+async def test_a_program_begins_with_default_signals_in_a_session_of_its_own(
+    processes: Processes, scene: Scene
+) -> None:
+    program = "import os, signal as s; print(os.getsid(0) == os.getpid(), s.pthread_sigmask(s.SIG_BLOCK, ()))"
+    status = replace(scene.launch(""), argv=("/bin/grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status"))
+    ended = await processes.run(status, lambda _: None)
+    assert [line.split()[1] for line in ended.output.splitlines()] == ["0" * 16] * 2
+    asked = replace(scene.launch(""), argv=(sys.executable, "-c", program))
+    assert (await processes.run(asked, lambda _: None)).output == "True set()\n"
+
+
+@pytest.mark.requirement("C12", "L2")
+def test_the_own_folder_of_a_call_is_where_no_command_may_write(tmp_path: Path) -> None:
+    """A process that is left in the background could put something else in its place."""
+    base = tempfile.gettempdir()
+    for writable in ((str(tmp_path),), (base,), (str(Path(base).parent),)):
+        name = own_folder.new_name(KEY, writable)
+        assert not any(Path(name).is_relative_to(each) for each in writable)
+    with pytest.raises(SandboxUnavailable, match="a folder of its own"):
+        own_folder.new_name(KEY, ("/",))
+
+
+@pytest.mark.requirement("C12", "L2")
+@pytest.mark.parametrize("path", ["link/own", "own"])
+def test_nothing_is_made_behind_a_link_on_the_way_to_the_own_folder(tmp_path: Path, path: str) -> None:
+    target = tmp_path / "target"
+    target.mkdir()
+    (tmp_path / path.partition("/")[0]).symlink_to(target)
+    made = {"own": str(tmp_path / path), "folders": ["home"], "files": {"file": "x"}, "links": {}}
+    with pytest.raises(OSError, match=r"exists|symbolic links"):
+        landlock_rights._furnished(made)
+    assert not [*target.iterdir()]
+
+
+@pytest.mark.requirement("C12", "L2")
+def test_nothing_is_made_behind_a_link_in_the_own_folder(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.mkdir()
+    made = {
+        "own": str(tmp_path / "own"),
+        "folders": [],
+        "files": {},
+        "links": {"a": str(target), "a/b/c": "x"},
+    }
+    with pytest.raises(OSError, match=r"Not a directory|symbolic links"):
+        landlock_rights._furnished(made)
+    assert not [*target.iterdir()]
+
+
+@pytest.mark.requirement("C12", "L2")
+async def test_beside_something_hidden_a_link_gives_no_right_to_what_it_leads_to(
+    processes: Processes, scene: Scene, tmp_path: Path
+) -> None:
+    shown = tmp_path / "shown"
+    shown.mkdir()
+    (shown / "hidden").write_text(BAIT)
+    (shown / "plain").write_text("plain\n")
+    (shown / "out").symlink_to(scene.outside / "bait")
+    (shown / "inner").symlink_to("plain")
+    scene.fence = replace(
+        scene.fence, readable=(*scene.fence.readable, str(shown)), masked=(str(shown / "hidden"),)
+    )
+    ended = await ran(processes, scene, f"cd {shown}; cat inner; cat out hidden {scene.outside}/bait")
+    assert ended.output.startswith("plain\n")
+    assert BAIT not in ended.output
+    system = tmp_path / "etc"
+    (system / "below").mkdir(parents=True)
+    (system / "secret").touch()
+    (system / "away").symlink_to(scene.outside)
+    assert [*landlock.parts(str(system), [str(system / "secret")])] == [str(system / "below")]
 
 
 @pytest.mark.requirement("L11")

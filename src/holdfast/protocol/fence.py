@@ -117,12 +117,15 @@ class Rights(msgspec.Struct, frozen=True):
     """The rights to files and folders by the numbers of their descriptors, which are closed."""
     paths: tuple[tuple[str, int], ...]
     """The rights to files and folders that may be missing."""
+    own: str
+    """A folder that it makes for itself. No link is on the way to it."""
+    own_rights: int
     folders: tuple[str, ...]
-    """Folders that it makes for itself, each after the one that it is in."""
+    """Folders that it makes in there."""
     files: Mapping[str, str]
-    """Files that it makes there, with their content."""
+    """Files that it makes in there, with their content."""
     links: Mapping[str, str]
-    """Links that it makes there, and where they lead."""
+    """Links that it makes in there, and where they lead."""
     tag_limit: int
     """The limit of the kernel by which all that it starts is known."""
     tag: int

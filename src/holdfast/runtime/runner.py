@@ -18,7 +18,7 @@ from holdfast.core.budget import received_bytes
 from holdfast.core.causes import Outcome
 from holdfast.core.evidence import evidence_of
 from holdfast.core.model_calls import most_tool_calls
-from holdfast.core.state import State
+from holdfast.core.state import State, facts
 from holdfast.core.wanted import Attempt, CallModel, Notify, RunHook, RunTool
 from holdfast.errors import Fenced, Lapsed, SecretsSealed, StorageError
 from holdfast.protocol.failures import SAID_CHARS, Failure, FailureCode
@@ -141,7 +141,7 @@ class Runner:
                 looks = state.progress.is_open and action.model_call.purpose == "work"
                 result = await (self._looking(work, state, settings) if looks else work)
             elif type(action) is RunTool:
-                result = await self._run_tool(action, settings)
+                result = await self._run_tool(action, state, settings)
             elif isinstance(action, Notify):
                 result = await self._notify(action, settings)
             else:
@@ -336,7 +336,7 @@ class Runner:
 
     # --- tools ----------------------------------------------------------------------------------
 
-    async def _run_tool(self, action: RunTool, settings: Settings) -> CallResult:
+    async def _run_tool(self, action: RunTool, state: State, settings: Settings) -> CallResult:
         call = action.call
         original = self._originals.of(self._session, call)
         if original is None:
@@ -367,7 +367,7 @@ class Runner:
             walled=action.attempt.walled,
             offers=lambda name: any(spec.name == name for spec in self._ports.tools.specs(settings)),
             policy=settings.policy,
-            reads_images=settings.model.facts.reads_images,
+            reads_images=facts(state).reads_images,
             capabilities=(original.redact,),
         )
         try:

@@ -32,6 +32,7 @@ POLL_S = 0.01
 _CAN_BE_DEFAULT = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 _UNMADE, _NOT_FOUND = 125, 127
 """Exit codes of a process that did not become its program."""
+_CPU = "RLIMIT_CPU"
 _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 15, 36
 _UPTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """The same clock as `Clock.uptime_ms`."""
@@ -83,7 +84,7 @@ def guard(control: socket.socket, fds: list[int], driver: Collection[int]) -> No
             try:
                 root, pipes = _started(request, fds, ends)
                 inside = _Inside([], -1, request["processes"]) if request["processes"] else None
-                inside = _let_in(pipes, request["held"], root, wakes, ends) if pipes else inside
+                inside = _let_in(pipes, request, root, wakes, ends) if pipes else inside
             except _TooLate:
                 _tell(control, "late", 0)
             except (OSError, ValueError) as error:
@@ -118,7 +119,9 @@ def _started(request: dict[str, Any], fds: list[int], ends: list[int]) -> tuple[
     Raises:
         _TooLate: the driver is gone, or may have lost its session.
     """
-    _limit(request["limits"])
+    if not request["rights"]:
+        # A guard that watches for days uses the processor, too. So this limit is set for what is inside (`_let_in`).
+        _limit({name: most for name, most in request["limits"].items() if name != _CPU})
     others = [*([0] if request["has_stdin"] else []), *([2] if request["has_stderr"] else [])]
     given = {int(number): _file_with(bytes.fromhex(content)) for number, content in request["given"].items()}
     try:
@@ -171,6 +174,7 @@ def _forked(request: dict[str, Any], actions: Iterable[tuple[Any, ...]]) -> int:
         signal.set_wakeup_fd(-1)
         for number in _CAN_BE_DEFAULT:
             signal.signal(number, signal.SIG_DFL)
+        _limit(request["limits"])
         os.setsid()
         for kind, *arguments in actions:
             if kind == os.POSIX_SPAWN_DUP2:
@@ -198,19 +202,20 @@ def _file_with(content: bytes) -> int:
     return fd
 
 
-def _limit(limits: dict[str, int]) -> None:
-    """Set limits of the kernel for this process, and so for all that it starts: none of them may raise one."""
-    if limits:
-        for name, most in limits.items():
-            kind = getattr(resource, name)
-            hard = resource.getrlimit(kind)[1]
-            least = most if hard == resource.RLIM_INFINITY else min(most, hard)
-            # The kernel warns by a signal that names the limit, and kills a moment later.
-            resource.setrlimit(kind, (least, least + (name == "RLIMIT_CPU" and least != hard)))
+def _limit(limits: dict[str, int], pid: int = 0) -> None:
+    """Set limits of the kernel for a process (0: for this one), and so for all that it starts: none of them may raise
+    one.
+    """
+    for name, most in limits.items():
+        kind = getattr(resource, name)
+        hard = resource.getrlimit(kind)[1]
+        least = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        # The kernel warns by a signal that names the limit, and kills a moment later.
+        resource.prlimit(pid, kind, (least, least + (name == _CPU and least != hard)))
 
 
 def _let_in(
-    pipes: tuple[int, int], held: dict[str, Any], root: int, wakes: int, ends: list[int]
+    pipes: tuple[int, int], request: dict[str, Any], root: int, wakes: int, ends: list[int]
 ) -> _Inside | None:
     """Let a sandbox begin its program when everything is mounted where it belongs. Return None if the sandbox has
     ended before, or shall end.
@@ -220,6 +225,7 @@ def _let_in(
     """
 
     poll = select.poll()
+    held = request["held"]
     told, gate = pipes
     poll.register(gate, select.POLLOUT)
     for fd in (wakes, *ends):
@@ -241,6 +247,7 @@ def _let_in(
     with open(f"/proc/{pid}/mountinfo", "rb") as mounted:
         if not are_in_place(mounted, held["mounts"]):
             raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+    _limit({name: most for name, most in request["limits"].items() if name == _CPU}, pid)
     folder = os.open(f"/proc/{pid}/root{held['folder']}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     inside = _Inside([os.pidfd_open(pid)], folder, held["processes"], Mounts(pid, held))
     # Set here, it counts what is inside, with threads. It stops what is faster than the guard. It does not bind root.

@@ -70,6 +70,8 @@ _KERNEL = tuple(
 )  # fmt: skip
 """Nothing about other processes, not even their arguments. `self` is the first program only: what it starts has a
 folder that nobody can name before."""
+_HOME, _TEMPORARY, _AUTHORITIES = "home", "tmp", "authorities.pem"
+"""What is in the own folder of a call."""
 _FIRST_FD = 100
 """Above the descriptors that tools pass."""
 
@@ -104,34 +106,39 @@ class Landlock:
         return self._found
 
     def launch(self, launch: Launch, fence: Fence) -> Launch:
-        """Return how to start it inside the fence."""
+        """Return how to start it inside the fence.
+
+        Raises:
+            SandboxUnavailable: there is no place for a folder of its own.
+        """
         number = max((_FIRST_FD, *(fd + 1 for fd in launch.pass_fds)))
         granted = {
             **dict.fromkeys(_seen(fence), _USE & self._handled[0]),
             **dict.fromkeys(filter(os.path.lexists, fence.writable), self._all),
         }
         opened = dict(enumerate(granted, number))
-        own = launch.own_folder or new_name(launch.key)
-        home, temporary = f"{own}/home", f"{own}/tmp"
+        own = launch.own_folder or new_name(launch.key, fence.writable)
+        home, temporary = f"{own}/{_HOME}", f"{own}/{_TEMPORARY}"
         known_home = next(iter(fence.private), "")
         has_way = launch.way_fd is not None
-        authorities = f"{own}/authorities.pem"
         variables = {
             **(proxy.variables() if has_way else {}),
-            **(proxy_tls.variables(authorities) if launch.authorities else {}),
+            **(proxy_tls.variables(f"{own}/{_AUTHORITIES}") if launch.authorities else {}),
         }
         moved = {
-            _moved(path, known_home, home): content
+            _moved(path, known_home): content
             for path, content in fence.files.items()
             if known_home and is_inside(known_home, path)
         }
         rights = Rights(
             handled=tuple(self._handled),
             opened=tuple((fd, granted[path]) for fd, path in opened.items()),
-            paths=(*self._of_system(), *self._of_shared_memory(), (own, self._all)),
-            folders=(own, home, temporary),
-            files={**({authorities: launch.authorities.decode()} if launch.authorities else {}), **moved},
-            links={_moved(path, known_home, home): path for path in _within(known_home, opened.values())},
+            paths=(*self._of_system(), *self._of_shared_memory()),
+            own=own,
+            own_rights=self._all,
+            folders=(_HOME, _TEMPORARY),
+            files={**({_AUTHORITIES: launch.authorities.decode()} if launch.authorities else {}), **moved},
+            links={_moved(path, known_home): path for path in _within(known_home, opened.values())},
             tag_limit=seccomp.TAG_LIMIT,
             tag=trees.tag(launch.key),
             capset=seccomp.capset(),
@@ -213,7 +220,9 @@ def parts(root: str, hidden: Iterable[str]) -> Iterator[str]:
         yield root
     elif root not in inside:
         for name in sorted(os.listdir(root)):
-            yield from parts(os.path.join(root, name), inside)
+            # What a link leads to has a rule of its own, or none. The link needs none.
+            if not os.path.islink(path := os.path.join(root, name)):
+                yield from parts(path, inside)
 
 
 def _system(files: int, hidden: Collection[str]) -> Iterator[tuple[str, int]]:
@@ -238,5 +247,6 @@ def _within(home: str, paths: Iterable[str]) -> Iterator[str]:
     return (path for path in inside if inside.keys().isdisjoint(map(str, Path(path).parents)))
 
 
-def _moved(path: str, home: str, to: str) -> str:
-    return os.path.join(to, os.path.relpath(path, home))
+def _moved(path: str, home: str) -> str:
+    """Return where a path of the home is in the own folder."""
+    return os.path.join(_HOME, os.path.relpath(path, home))

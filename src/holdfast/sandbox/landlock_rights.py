@@ -6,7 +6,7 @@ library, so that a keeper starts in milliseconds.
 """
 
 # Pathlib would double the time that a keeper takes to start.
-# ruff: noqa: PTH102, PTH103, PTH120, PTH123, PTH211
+# ruff: noqa: PTH123
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from collections.abc import Mapping
 from errno import ENOENT
 from stat import S_ISDIR
 from typing import Any
+
+from holdfast.sandbox.mounted import opened
 
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
 """Numbers of landlock_create_ruleset and so on, the same on all processors."""
@@ -32,6 +34,7 @@ _DROP_FROM_BOUNDS, _AMBIENT, _CLEAR_ALL = 24, 47, 4
 _MOST_CAPABILITIES = 64
 _CAPABILITIES_V3 = 0x20080522
 
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _Pair = ctypes.c_uint64 * 2
 """Two numbers as the kernel reads them: a rule of a path, a program of a filter, or a limit."""
 
@@ -45,8 +48,7 @@ def keep_only(kept: Kept) -> None:
     Raises:
         OSError: a step failed. The process may have given up some rights.
     """
-    _furnish(kept)
-    _give_up(kept)
+    _give_up(kept, _furnished(kept))
 
 
 def become(words: list[str], env: Mapping[str, str]) -> str:
@@ -62,10 +64,12 @@ def become(words: list[str], env: Mapping[str, str]) -> str:
             continue
         except OSError as error:
             why = os.strerror(error.errno or ENOENT)
+        except ValueError as error:  # a NUL in a word
+            return str(error)
     return why
 
 
-def _give_up(kept: Kept) -> None:
+def _give_up(kept: Kept, own: int) -> None:
     """Give up the rights by rules of Landlock, all capabilities, and the system calls that a filter refuses. What the
     filter asks about goes out through a `way`.
     """
@@ -75,7 +79,7 @@ def _give_up(kept: Kept) -> None:
     _ask(libc.setrlimit, kept["tag_limit"], ctypes.addressof(tag))
     handled = (ctypes.c_uint64 * len(kept["handled"]))(*kept["handled"])
     ruleset = _ask(libc.syscall, _CREATE, ctypes.addressof(handled), ctypes.sizeof(handled))
-    _allow(libc, ruleset, kept)
+    _allow(libc, ruleset, kept, own)
     _ask(libc.prctl, _NO_NEW_PRIVS, 1)
     _leave_capabilities(libc, kept["capset"])
     _ask(libc.syscall, _RESTRICT, ruleset)
@@ -101,23 +105,55 @@ def _give(listener: int, way: socket.socket) -> None:
     way.close()
 
 
-def _furnish(kept: Kept) -> None:
-    """Make its own folders, files and links. What is there already was made by somebody else, and is not used."""
-    for path in kept["folders"]:
-        os.mkdir(path, 0o700)
+def _furnished(kept: Kept) -> int:
+    """Make its own folder, and the folders, files and links in there. Return a descriptor of it.
+
+    Whoever may write beside it could put something else in its place at any moment, such as a link to what only this
+    process may use. So nothing is done by a path, and no link is followed.
+    """
+    above, name = os.path.split(kept["own"])
+    place = opened(above)
+    os.mkdir(name, 0o700, dir_fd=place)
+    own = os.open(name, _FOLDER, dir_fd=place)
+    os.close(place)
+    for name in kept["folders"]:
+        os.mkdir(name, 0o700, dir_fd=own)
     for path, content in kept["files"].items():
-        with open(path, "x", encoding="utf-8", errors="surrogateescape") as file:
+        folder, name = _beside(own, path)
+        fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
+        with open(fd, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(content)
+        os.close(folder)
     for path, target in kept["links"].items():
-        os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
-        os.symlink(target, path)
+        folder, name = _beside(own, path, is_made=True)
+        os.symlink(target, name, dir_fd=folder)
+        os.close(folder)
+    return own
 
 
-def _allow(libc: Any, ruleset: int, kept: Kept) -> None:
+def _beside(own: int, path: str, *, is_made: bool = False) -> tuple[int, str]:
+    """Return a descriptor of the folder that a path in a folder names, and the last part of the path.
+
+    `is_made`: folders that are not there are made.
+    """
+    *names, last = path.split("/")
+    fd = os.dup(own)
+    for name in names:
+        if is_made:
+            try:
+                os.mkdir(name, 0o700, dir_fd=fd)
+            except FileExistsError:
+                pass
+        above, fd = fd, os.open(name, _FOLDER, dir_fd=fd)
+        os.close(above)
+    return fd, last
+
+
+def _allow(libc: Any, ruleset: int, kept: Kept, own: int) -> None:
     """Add a rule for each file and folder that it may use. What is gone by now is left out."""
     rule = _Pair()
     told = ctypes.addressof(rule)
-    for fd, rights in kept["opened"]:
+    for fd, rights in ((own, kept["own_rights"]), *kept["opened"]):
         rule[0], rule[1] = rights if S_ISDIR(os.fstat(fd).st_mode) else rights & OF_FILES, fd
         _ask(libc.syscall, _ADD, ruleset, _RULE_PATH, told)
         os.close(fd)

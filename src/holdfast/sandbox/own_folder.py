@@ -16,14 +16,31 @@ import tempfile
 from collections.abc import Collection
 from contextlib import suppress
 
+from holdfast.errors import SandboxUnavailable
+from holdfast.policy.paths import is_within
 from holdfast.sandbox.trees import guard_name
 
 _PREFIX = "holdfast-"
+_NO_PLACE = (
+    "The command did not run: it needs a folder of its own, and commands may write in each folder for temporary "
+    "files. Take /var/tmp out of [sandbox] write."
+)
 
 
-def new_name(key: str) -> str:
-    """Return the path of a folder for a call. Makes nothing."""
-    return os.path.join(tempfile.gettempdir(), f"{_PREFIX}{guard_name(key)}-{secrets.token_hex(8)}")
+def new_name(key: str, writable: Collection[str]) -> str:
+    """Return the path of a folder for a call, where no command may write. Makes nothing.
+
+    Raises:
+        SandboxUnavailable: there is no such place.
+    """
+    # A command that is left in the background could move the folder away, and put its own there.
+    bases = (
+        base for base in _bases() if not is_within(writable, base) and os.access(base, os.W_OK | os.X_OK)
+    )
+    base = next(bases, "")
+    if not base:
+        raise SandboxUnavailable(_NO_PLACE)
+    return os.path.join(base, f"{_PREFIX}{guard_name(key)}-{secrets.token_hex(8)}")
 
 
 def remove(path: str) -> None:
@@ -43,11 +60,16 @@ def remove(path: str) -> None:
 def remove_left(keys: Collection[str]) -> None:
     """Remove what calls with these keys have left, because their driver was killed. Their trees have ended."""
     prefixes = tuple(f"{_PREFIX}{guard_name(key)}-" for key in keys)
-    base = tempfile.gettempdir()
-    with suppress(OSError):
-        for name in os.listdir(base):
-            if name.startswith(prefixes) and os.lstat(os.path.join(base, name)).st_uid == os.getuid():
-                remove(os.path.join(base, name))
+    for base in _bases():
+        with suppress(OSError):
+            for name in os.listdir(base):
+                if name.startswith(prefixes) and os.lstat(os.path.join(base, name)).st_uid == os.getuid():
+                    remove(os.path.join(base, name))
+
+
+def _bases() -> tuple[str, ...]:
+    """Return the folders for temporary files, with every link followed."""
+    return tuple(dict.fromkeys(map(os.path.realpath, (tempfile.gettempdir(), "/tmp", "/var/tmp"))))
 
 
 def _opened(name: str, above: int | None) -> int:

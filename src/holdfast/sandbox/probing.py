@@ -80,7 +80,7 @@ def _own_folder() -> Iterator[str]:
     """Yield a new folder, and remove those of probes that somebody killed. A probe that lives has locked its own."""
     _remove_left()
     while True:
-        folder = tempfile.mkdtemp(prefix=_PREFIX)
+        folder = os.path.realpath(tempfile.mkdtemp(prefix=_PREFIX))
         lock = os.open(folder, _FOLDER)
         fcntl.flock(lock, fcntl.LOCK_EX)
         if Path(folder).is_dir():  # another probe may have found it before it had its lock
