@@ -108,8 +108,8 @@ def _give(listener: int, way: socket.socket) -> None:
 def _furnished(kept: Kept) -> int:
     """Make its own folder, and the folders, files and links in there. Return a descriptor of it.
 
-    Whoever may write beside it could put something else in its place at any moment, such as a link to what only this
-    process may use. So nothing is done by a path, and no link is followed.
+    Another process may put something else in its place at any moment, such as a link to what only this process may
+    use. So nothing is done by a path, and no link is followed.
     """
     above, name = os.path.split(kept["own"])
     place = opened(above)
