@@ -30,8 +30,8 @@ def a_caller(number: int = 1, key: str = "m1") -> Caller:
 def ended(
     circuit: Circuit, verdict: Verdict, ms: int, caller: Caller | None = None, asked: int = 0
 ) -> Circuit:
-    told = CallEnded(caller or a_caller(), verdict, asked, "HTTP 503" if verdict == "fails" else "")
-    return after_call(circuit, told, after(ms), RULES)
+    told = CallEnded(caller or a_caller(), "p:m#k", verdict, asked, "HTTP 503" if verdict == "fails" else "")
+    return after_call(circuit, told, after(ms))
 
 
 def asks(
@@ -240,7 +240,7 @@ class World:
         if caller not in self.calls:
             return
         asked_ms = ms if verdict == "neither" and ms > 0 else 0
-        self.circuit = after_call(self.circuit, CallEnded(caller, verdict, asked_ms), self.now, RULES)
+        self.circuit = after_call(self.circuit, CallEnded(caller, "p:m#k", verdict, asked_ms), self.now)
         if asked_ms:
             self.quiet_until_ms = max(self.quiet_until_ms, self.true_ms + asked_ms)
         del self.calls[caller]

@@ -472,7 +472,7 @@ async def test_a_command_that_waits_in_a_home_of_an_earlier_version_is_read_as_i
         earlier.execute("UPDATE inbox SET body = ?", (entry.body,))
         earlier.execute("ALTER TABLE leases DROP COLUMN term")
         earlier.execute("DROP TABLE deleted")
-        for table in ("ledger", "reservations", "balances"):
+        for table in ("ledger", "reservations", "balances", "services"):
             earlier.execute(f"DROP TABLE {table}")
         earlier.execute("PRAGMA user_version = 2")
     store = SqliteStore.open(home)

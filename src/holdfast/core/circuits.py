@@ -81,9 +81,9 @@ def ask(
     return replace(circuit, probe=Probe(caller, limit_ms)), None
 
 
-def after_call(circuit: Circuit, ended: CallEnded, now: Moment, rules: CircuitRules) -> Circuit:
+def after_call(circuit: Circuit, ended: CallEnded, now: Moment) -> Circuit:
     """Return the circuit after a call has ended."""
-    circuit = aged(circuit, now)
+    circuit, rules = aged(circuit, now), ended.rules
     is_probe = circuit.probe is not None and circuit.probe.caller == ended.caller
     if is_probe:
         circuit = replace(circuit, probe=None)

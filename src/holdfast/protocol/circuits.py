@@ -79,10 +79,15 @@ class Later(msgspec.Struct, frozen=True):
 
 
 class CallEnded(msgspec.Struct, frozen=True):
-    """What the end of a call tells a circuit."""
+    """What the end of a call tells a circuit, and the allowances that it has drawn from."""
 
     caller: Caller
+    circuit: str
+    """Its name."""
     verdict: Verdict
     asked_ms: int = 0
     """How long the service wants no calls."""
     reason: str = ""
+    used_tokens: int | None = None
+    """How many the provider has counted. None: as many as expected."""
+    rules: CircuitRules = CircuitRules()

@@ -36,6 +36,7 @@ from holdfast.protocol.rows import (
     Sought,
     Verified,
 )
+from holdfast.protocol.services import Services
 from holdfast.protocol.settings import Output, Policy, Settings
 from holdfast.protocol.spending import Ledger
 from holdfast.protocol.tools import (
@@ -253,7 +254,7 @@ class Index(Protocol):
         ...
 
 
-class Store(Journals, Leases, Inbox, Index, Ledger, Protocol):
+class Store(Journals, Leases, Inbox, Index, Ledger, Services, Protocol):
     """Everything of a home's store, with its check. Callers that need less take a smaller protocol."""
 
     async def delete(self, lease: Lease) -> None:

@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from holdfast.protocol.circuits import CallEnded
 from holdfast.protocol.codec import StoredRecord
 from holdfast.protocol.events import Resolution
 from holdfast.protocol.grants import Grant
@@ -242,6 +243,8 @@ class Commit(msgspec.Struct, frozen=True):
     reserves: tuple[str, ...] | None = None
     """The keys under which the session still has money reserved after it (`budgets.Reservation`). What it reserved
     under others is free then. None: nothing changes."""
+    ended: tuple[CallEnded, ...] = ()
+    """What attempts that end with it say about the services that they called."""
     forked_from: str = ""
     """The session whose records a branch shares up to `expected_seq`. Only the first commit of a branch has it."""
 

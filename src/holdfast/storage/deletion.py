@@ -20,7 +20,7 @@ from pathlib import Path
 from holdfast.errors import Fenced, StorageLocked
 from holdfast.protocol.codec import encode_json
 from holdfast.protocol.rows import Lease
-from holdfast.storage import budgets
+from holdfast.storage import budgets, services
 from holdfast.storage.blobs import ATTACHED, attached_in, is_older, old_files, remove_blobs, remove_files
 from holdfast.storage.derived import new_row
 from holdfast.storage.errors import storage_errors
@@ -50,6 +50,7 @@ def empty(connection: sqlite3.Connection, lease: Lease, home: Path) -> None:
     for table in _OWN:
         connection.execute(f"DELETE FROM {table} WHERE session = ?", (number,))
     budgets.give_up(connection, lease.session)
+    services.forget(connection, lease.session)
     connection.execute(
         "UPDATE sessions SET key = '', status = 'new', title = '', due_ms = 0, seq = 0, parent = NULL, at_seq = 0,"
         " row = ? WHERE number = ?",

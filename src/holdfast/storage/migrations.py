@@ -152,7 +152,13 @@ CREATE TABLE balances (
 """
 """What attempts have reserved in budgets, and the sum of each budget up to a line of the ledger."""
 
-MIGRATIONS: tuple[str, ...] = (_FIRST, SNAPSHOTS, _SEALS, _DELETED, _LEDGER, _BUDGETS)
+_SERVICES = """
+CREATE TABLE services (name TEXT PRIMARY KEY, body BLOB NOT NULL) STRICT, WITHOUT ROWID;
+"""
+"""What is known about services, and how fast they are called. If it is lost, it is found out again. It is one small
+table, since salvage reads the tables of a torn file from its first page: their definitions must have room there."""
+
+MIGRATIONS: tuple[str, ...] = (_FIRST, SNAPSHOTS, _SEALS, _DELETED, _LEDGER, _BUDGETS, _SERVICES)
 """Step n, counted from 1, makes version n of the schema from version n - 1."""
 
 NEWEST = len(MIGRATIONS)

@@ -18,7 +18,9 @@ from typing import TypeVar
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.errors import StorageError, StorageLocked
 from holdfast.protocol.budgets import Balance, Bucket, Claim, Claimed
+from holdfast.protocol.circuits import CallEnded, Circuit, Later
 from holdfast.protocol.codec import Selected, StoredRecord
+from holdfast.protocol.moments import Moment
 from holdfast.protocol.ports import Blobs, Clock
 from holdfast.protocol.rows import (
     EVERY,
@@ -36,8 +38,9 @@ from holdfast.protocol.rows import (
     Sought,
     Verified,
 )
+from holdfast.protocol.services import Outgoing
 from holdfast.protocol.spending import Amounts, Line
-from holdfast.storage import budgets, deletion, fsck, reads, writes
+from holdfast.storage import budgets, deletion, fsck, reads, services, writes
 from holdfast.storage.blobs import YOUNG_MS, FileBlobs
 from holdfast.storage.chain import check_contiguous
 from holdfast.storage.errors import replaced, storage_errors
@@ -139,7 +142,14 @@ class SqliteStore:
 
     async def commit(self, commit: Commit) -> bool:
         check_contiguous(commit)
-        return await self._writer.do(lambda connection: writes.commit(connection, commit, self._blobs))
+        if not commit.ended:
+            return await self._writer.do(lambda connection: writes.commit(connection, commit, self._blobs))
+
+        def with_ended(connection: sqlite3.Connection) -> bool:
+            services.ended(connection, commit.ended, self._now())
+            return writes.commit(connection, commit, self._blobs)
+
+        return await self._writer.do(with_ended)
 
     async def begin(self, commit: Commit, holder: Holder, duration_ms: int) -> bool:
         check_session(commit.session, commit.row.key)
@@ -226,6 +236,29 @@ class SqliteStore:
     async def balances(self, buckets: Sequence[Bucket]) -> Sequence[Balance]:
         return await self._ask(lambda connection: budgets.balances(connection, buckets))
 
+    async def may_call(self, outgoing: Outgoing) -> Later | None:
+        self._check_open()
+        # Reading one row takes a few microseconds, which another thread could not save.
+        if not outgoing.draw.rates and self._answer(
+            lambda connection: services.is_clear(connection, outgoing.circuit)
+        ):
+            return None
+        # As for `reserve`: the commit that starts the attempt follows.
+        return await self._writer.do(
+            lambda connection: services.may_call(connection, outgoing, self._now()), is_synced=False
+        )
+
+    async def ended(self, *calls: CallEnded) -> None:
+        await self._writer.do(
+            lambda connection: services.ended(connection, calls, self._now()), is_synced=False
+        )
+
+    async def circuits(self) -> Sequence[Circuit]:
+        return await self._ask(lambda connection: services.circuits(connection, self._now()))
+
+    async def reset_circuit(self, name: str) -> bool:
+        return await self._writer.do(lambda connection: services.reset_circuit(connection, name, self._now()))
+
     async def verify(self) -> Verified:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._readers, fsck.verify_home, self.path.parent)
@@ -237,15 +270,21 @@ class SqliteStore:
             self._idle.pop().close()
         await self._writer.aclose()
 
+    def _now(self) -> Moment:
+        return Moment(self._clock.now_ms(), self._clock.uptime_ms())
+
     def _term(self, duration_ms: int) -> Term:
         """Return a time that begins now."""
         now_ms = self._clock.uptime_ms()
         return Term(now_ms, now_ms + duration_ms)
 
     async def _ask(self, question: Callable[[sqlite3.Connection], T]) -> T:
+        self._check_open()
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._answer, question)
+
+    def _check_open(self) -> None:
         if self._is_closed:
             raise StorageError(f"{self.path} is closed")
-        return await asyncio.get_running_loop().run_in_executor(self._readers, self._answer, question)
 
     def _answer(self, question: Callable[[sqlite3.Connection], T]) -> T:
         with storage_errors(self.path):

@@ -29,6 +29,7 @@ from holdfast.protocol.budgets import (
     counts_in,
     reserved_in,
 )
+from holdfast.protocol.circuits import CallEnded, Caller, Circuit, Later
 from holdfast.protocol.codec import FIRST_LINK, Selected, StoredRecord, UnreadableEvent, decode
 from holdfast.protocol.ids import (
     is_session_id,
@@ -54,6 +55,7 @@ from holdfast.protocol.rows import (
     Stretch,
     Verified,
 )
+from holdfast.protocol.services import Outgoing
 from holdfast.protocol.spending import LOST, Amounts, Line
 from holdfast.storage.approvals import approval_row
 from holdfast.storage.blobs import attached_in, gone
@@ -61,6 +63,7 @@ from holdfast.storage.chain import Examined, check_contiguous, checked, examine
 from holdfast.storage.derived import Derived, compare, new_row
 from holdfast.storage.names import check_command_id, check_session
 from holdfast.storage.search import SAID_IN, is_in, says
+from holdfast.storage.volatile_services import VolatileServices
 
 T = TypeVar("T")
 
@@ -149,6 +152,7 @@ class VolatileStore:
         self._lines: list[Line] = []
         self._reserved: dict[tuple[str, str], Reservation] = {}
         """What attempts have reserved in budgets, by session and key."""
+        self._services = VolatileServices(clock, self._has_lease)
 
     async def claim(self, session: str, key: str, now_ms: int, first: InboxEntry | None = None) -> str:
         check_session(session, key)
@@ -260,6 +264,7 @@ class VolatileStore:
         self._lines += commit.lines
         if commit.reserves is not None:
             self._free(commit.session, commit.reserves)
+        self._services.ended(commit.ended)
         handled = kept.inbox.keys() & set(commit.acknowledged)
         self._mark = Mark(
             self._mark.records + len(commit.records), self._mark.commands, self._mark.waiting - len(handled)
@@ -452,6 +457,23 @@ class VolatileStore:
         for name in mine:
             del self._reserved[name]
 
+    async def may_call(self, outgoing: Outgoing) -> Later | None:
+        return self._services.may_call(outgoing)
+
+    async def ended(self, *calls: CallEnded) -> None:
+        self._services.ended(calls)
+
+    async def circuits(self) -> Sequence[Circuit]:
+        return self._services.circuits()
+
+    async def reset_circuit(self, name: str) -> bool:
+        return self._services.reset_circuit(name)
+
+    def _has_lease(self, caller: Caller) -> bool:
+        kept = self._sessions.get(caller.session)
+        lease = self._lease(kept) if kept is not None else None
+        return lease is not None and lease.epoch == caller.epoch and lease.left_ms > 0
+
     async def delete(self, lease: Lease) -> None:
         session = lease.session
         kept = self._sessions.get(session)
@@ -466,6 +488,7 @@ class VolatileStore:
             if each.session == session and each.key != LAST_PASS_KEY and each.microusd
         ]
         self._free(session, ())
+        self._services.forget(session)
         self._keys.pop(kept.row.key, None)
         self._mark = Mark(self._mark.records, self._mark.commands, self._mark.waiting - len(kept.inbox))
         used = {blob for each in self._sessions.values() for blob in each.all_blobs()}

@@ -49,6 +49,7 @@ from holdfast.testing.clock import JumpingClock
 from holdfast.testing.conformance_budgets import BudgetConformance
 from holdfast.testing.conformance_leases import LeaseConformance
 from holdfast.testing.conformance_ledger import LedgerConformance
+from holdfast.testing.conformance_services import ServiceConformance
 from holdfast.testing.driving import (
     NOW_MS,
     TERM_MS,
@@ -73,7 +74,7 @@ def _disappointed(records: Iterator[Selected]) -> None:
     raise StorageCorrupt("not what was looked for")
 
 
-class StoreConformance(LeaseConformance, LedgerConformance, BudgetConformance):
+class StoreConformance(LeaseConformance, LedgerConformance, BudgetConformance, ServiceConformance):
     """The tests. `store` and `clock` are fixtures of the class that inherits: an empty store, for one test, and the
     clock by which its leases run."""
 

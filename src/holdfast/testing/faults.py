@@ -13,6 +13,7 @@ import msgspec
 
 from holdfast.errors import StorageFull
 from holdfast.protocol.budgets import Balance, Bucket, Claim, Claimed
+from holdfast.protocol.circuits import CallEnded, Circuit, Later
 from holdfast.protocol.codec import Selected, StoredRecord
 from holdfast.protocol.ports import Blobs, Store
 from holdfast.protocol.rows import (
@@ -31,6 +32,7 @@ from holdfast.protocol.rows import (
     Sought,
     Verified,
 )
+from holdfast.protocol.services import Outgoing
 from holdfast.protocol.spending import Amounts, Line
 
 T = TypeVar("T")
@@ -175,6 +177,19 @@ class FaultyStore:
 
     async def balances(self, buckets: Sequence[Bucket]) -> Sequence[Balance]:
         return await self.pass_on(lambda: self.inner.balances(buckets))
+
+    async def may_call(self, outgoing: Outgoing) -> Later | None:
+        return await self.pass_on(lambda: self.inner.may_call(outgoing))
+
+    async def ended(self, *calls: CallEnded) -> None:
+        await self.pass_on(lambda: self.inner.ended(*calls))
+
+    async def circuits(self) -> Sequence[Circuit]:
+        return await self.pass_on(self.inner.circuits)
+
+    async def reset_circuit(self, name: str) -> bool:
+        self.check_space()
+        return await self.pass_on(lambda: self.inner.reset_circuit(name))
 
     async def approvals(self, session: str = "", is_open: bool = True) -> list[Approval]:
         return await self.pass_on(lambda: self.inner.approvals(session, is_open))

@@ -1,0 +1,71 @@
+"""Decides whether a call may go out: its circuit lets it, and all its allowances have enough."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from holdfast.core.circuits import after_call, aged, ask
+from holdfast.core.rates import corrected, decide_draw
+from holdfast.protocol.circuits import CallEnded, Caller, Circuit, Later
+from holdfast.protocol.moments import Moment
+from holdfast.protocol.rates import Allowance, Drawn, Place
+from holdfast.protocol.services import Outgoing
+
+
+class Decided(NamedTuple):
+    """The answer to a call, and what a store has to write."""
+
+    later: Later | None
+    circuit: Circuit | None
+    """The circuit after the question; None if nothing ever failed."""
+    drawn: Drawn | None
+    """None: the call was not compared with any rate."""
+
+
+def decide(
+    outgoing: Outgoing,
+    circuit: Circuit | None,
+    allowances: Mapping[str, Allowance],
+    places: Sequence[Place],
+    now: Moment,
+    is_alive: Callable[[Caller], bool],
+) -> Decided:
+    """Return whether a call may go out.
+
+    Args:
+        outgoing: The call.
+        circuit: What is known about its service.
+        allowances: What was left in those that it names. One that is not there is full.
+        places: All calls that wait or are in progress.
+        now: The time.
+        is_alive: Whether the process of a call in progress still has its lease.
+    """
+    draw, asked = outgoing.draw, circuit
+    if circuit is not None:
+        is_probe_alive = circuit.probe is not None and is_alive(circuit.probe.caller)
+        asked, later = ask(
+            circuit, draw.caller, now, outgoing.rules, draw.limit_ms, is_probe_alive=is_probe_alive
+        )
+        if later is not None:
+            return Decided(later, asked, None)
+    if not draw.rates:
+        return Decided(None, asked, None)
+    drawn = decide_draw(draw, allowances, places, now, is_alive)
+    if drawn.later is not None and circuit is not None:  # it is not the probe as long as it waits
+        asked = aged(circuit, now)
+    return Decided(drawn.later, asked, drawn)
+
+
+def circuit_after(circuit: Circuit | None, ended: CallEnded, now: Moment) -> Circuit | None:
+    """Return the circuit after a call; None if nothing ever went wrong."""
+    if circuit is None and ended.verdict != "fails" and not ended.asked_ms:
+        return None
+    return after_call(circuit or Circuit(ended.circuit, now), ended, now)
+
+
+def allowances_after(allowances: Iterable[Allowance], place: Place, ended: CallEnded) -> list[Allowance]:
+    """Return what is left in the allowances of a call that was in progress. A call that waited has drawn nothing."""
+    if place.is_waiting or ended.used_tokens is None:
+        return []
+    return [corrected(each, place.tokens, ended.used_tokens) for each in allowances]
