@@ -6,6 +6,7 @@ import asyncio
 import json
 import signal
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -59,14 +60,21 @@ async def share(cli: Cli, day: str) -> None:
     async with CountingServer() as server:
         cli.configure(SETTINGS.format(url=server.url, day=day))
 
+        is_at_work = Event()
+
         def killed() -> Ended:
             with cli.working(*args[:-1], "-s", "test:killed") as working:
                 for _ in range(3):
                     working.until_type("ModelCallStarted")
+                is_at_work.set()  # the others could leave nothing for three calls
                 working.end(signal.SIGKILL)
             return cli("resume", "test:killed", "--json")
 
-        runs = [asyncio.to_thread(killed), *[asyncio.to_thread(cli, *args) for _ in range(3)]]
+        def other() -> Ended:
+            assert is_at_work.wait(60)
+            return cli(*args)
+
+        runs = [asyncio.to_thread(killed), *[asyncio.to_thread(other) for _ in range(3)]]
         ended = await asyncio.gather(*runs)
         assert all((each.code, each.json["reason"]) == (3, "budget_day") for each in ended), ended
         assert all(each.json["text"] for each in ended if each.json["model_calls"]), "a run without an answer"

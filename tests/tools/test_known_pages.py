@@ -91,7 +91,7 @@ def test_a_file_of_the_same_size_that_changed_is_read(file: Path, how: str) -> N
     read(known, file)
     time.sleep(0.05)  # longer than the tick of the kernel's clock
     change(file, how)
-    assert read(known, file) == ("ONE\ntwo\nthree\n", False)
+    assert read(known, file)[:2] == ("ONE\ntwo\nthree\n", False)
 
 
 def test_a_file_that_has_just_changed_is_not_known(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

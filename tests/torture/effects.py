@@ -38,6 +38,9 @@ DEFAULT_LIMIT_MICROUSD = 2_000_000
 """What a run may spend that names no limit."""
 
 
+_MARK = b',"cache_control":{"type":"ephemeral"}'
+
+
 def calls(rows: Sequence[Mapping[str, Any]]) -> Iterator[Fault]:
     """Each call that a response brought has one outcome; nothing runs that has one, or whose driver is gone."""
     outcome: dict[str, str] = {}
@@ -221,7 +224,8 @@ def kept(rows: Sequence[Mapping[str, Any]], served: Sequence[Served]) -> Iterato
 
 
 def spoken(body: bytes) -> bytes:
-    """The messages of a request, as bytes that the next request begins with."""
+    """The messages of a request, as bytes that the next request begins with. Marks of the cache move."""
+    body = body.replace(_MARK, b"")
     start = body.index(b'"messages":[')
     end = re.search(rb'\],"(?:max_tokens|stream|tools|system|max_completion_tokens)"', body[start:])
     return body[start : start + end.start() if end else -2]
