@@ -50,7 +50,7 @@ def test_the_same_page_in_another_spelling_is_known(file: Path) -> None:
     first = read(known, file)
     assert not first.is_known
     for path in ("a.txt", "./a.txt", str(file), "link"):
-        assert read(known, file, path) == (first.text, True)
+        assert read(known, file, path)[:2] == (first.text, True)
 
 
 def test_another_page_another_session_and_another_file_are_read(file: Path) -> None:
