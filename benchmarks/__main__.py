@@ -4,7 +4,7 @@ Each cell runs in a fresh process, the model in another one. CPU time is the fig
 says little. `python -m benchmarks instructions` counts instead; it ends with 1 when a count rose by more than the
 history in docs/benchmarks.md explains. `requests` compares sessions with and without compactions. The measurements
 are in `cell`, `counted`, `instructions`, `resume`, `streaming`, `idle`, `guard`, `gates`, `imports`, `clipping`,
-`history`, `tokens`, `redact`, `walls` and `proxy`, the floor is in `floor`.
+`history`, `tokens`, `redact`, `services`, `walls` and `proxy`, the floor is in `floor`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from benchmarks import imports
 from benchmarks import instructions as counting
 from benchmarks import proxy as proxying
 from benchmarks import redact as redacting
+from benchmarks import services as calling
 from benchmarks import walls as walling
 from benchmarks.cell import COMPACTED
 from benchmarks.paired import compared
@@ -178,6 +179,11 @@ def gates(plan: Plan) -> Iterator[Row]:
     return gating.measured()
 
 
+def services(plan: Plan) -> Iterator[Row]:
+    """Circuits and rates for one call to a service."""
+    return calling.measured()
+
+
 def starts(plan: Plan) -> Iterator[Row]:
     """A whole process that imports something, beside bare Python."""
     return beside(imports.measured(), "cpu_ms", imports.BARE)
@@ -227,6 +233,7 @@ SECTIONS: dict[str, Callable[[Plan], Iterator[Row]]] = {
     "idle": idle,
     "guard": guard,
     "gates": gates,
+    "services": services,
     "imports": starts,
     "clipping": clipping,
     "history": history,
