@@ -6,7 +6,6 @@ import contextlib
 import os
 import platform
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from holdfast.sandbox.bubblewrap import Bubblewrap
 from holdfast.sandbox.probing import interpreter
 from holdfast.sandbox.process import Ended, Processes, clean_environment
 from holdfast.testing.clock import never_over
+from tests.sandbox.killing import kill_all_who_watch
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
 
@@ -342,7 +342,7 @@ async def test_a_command_that_has_ended_needs_no_look_at_all_processes(
     source = told.read_text()
     assert begin in source
     told.write_text(source.replace(begin, f"{begin}    open({str(looks)!r}, 'a').write('x')\n"))
-    monkeypatch.setattr(process, "_ROOT", str(package.parent))
+    monkeypatch.setattr(process, "ROOT", str(package.parent))
     for _ in range(10):
         assert (await ran(processes, scene, "true")).exit_code == 0
     assert not looks.exists() or len(looks.read_text()) <= 1  # the kernel may be slow once
@@ -370,37 +370,10 @@ def test_what_shows_or_controls_the_kernel_is_hidden_on_a_machine_that_has_it(
     assert words[words.index("/proc") : words.index(path) + 1][-3:] == ["--ro-bind", "/dev/null", path]
 
 
-DRIVER = """
-import asyncio, sys
-from holdfast.protocol.fence import Fence, Launch
-from holdfast.sandbox import bubblewrap
-from holdfast.sandbox.process import Processes
-
-async def main():
-    folder, key = sys.argv[1:]
-    argv, environ = ("/bin/bash", "-c", "env -i setsid sleep 1000 & echo up; wait"), {"PATH": "/usr/bin:/bin"}
-    fence = Fence(writable=(folder,))
-    launch = Launch(argv, folder, key, environ, 60, 60, lambda: sys.maxsize, fence=fence)
-    await Processes(bubblewrap.make()).run(launch, lambda text: print(text, flush=True))
-
-asyncio.run(main())
-"""
-
-
 @pytest.mark.requirement("L2", "H1")
 def test_a_command_ends_by_itself_when_driver_keeper_and_guard_were_killed(tmp_path: Path) -> None:
     key = f"{KEY}-killed"
-    words = [sys.executable, "-c", DRIVER, str(tmp_path), key]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as driver:
-        assert driver.stdout is not None
-        assert driver.stdout.readline() == "up\n"
-        (keeper,) = Path(f"/proc/{driver.pid}/task/{driver.pid}/children").read_text().split()
-        (guard_of_call,) = Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()
-        inside = trees.members([key])
-        for pid in map(int, (driver.pid, keeper)):  # neither may end the call when it loses the others
-            os.kill(pid, signal.SIGSTOP)
-        for pid in map(int, (guard_of_call, keeper, driver.pid)):
-            os.kill(pid, signal.SIGKILL)
+    inside = kill_all_who_watch("bubblewrap", tmp_path, key)
     until = time.monotonic() + 5
     while (left := trees.members([key])) and time.monotonic() < until:
         time.sleep(0.01)

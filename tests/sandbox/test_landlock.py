@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from holdfast.sandbox import landlock, landlock_rights, own_folder, probing, tre
 from holdfast.sandbox.landlock import Landlock
 from holdfast.sandbox.process import Ended, Processes, clean_environment
 from holdfast.testing.clock import never_over
+from tests.sandbox.killing import kill_all_who_watch
 
 MADE = landlock.make()
 pytestmark = pytest.mark.skipif(not isinstance(MADE, Landlock), reason="needs Landlock")
@@ -529,35 +529,10 @@ async def test_a_program_is_found_behind_folders_of_the_path_that_cannot_be_read
     assert (await processes.run(alone, lambda _: None)).output == f"Linux\n{os.defpath}\n"
 
 
-DRIVER = """
-import asyncio, os, sys
-from holdfast.protocol.fence import Fence, Launch
-from holdfast.sandbox import landlock
-from holdfast.sandbox.process import Processes
-
-async def main():
-    folder, key = sys.argv[1:]
-    argv, environ = ("/bin/bash", "-c", "env -i setsid sleep 1000 & echo up; wait"), {"PATH": "/usr/bin:/bin"}
-    fence = Fence(writable=(folder,))
-    launch = Launch(argv, folder, key, environ, 60, 60, lambda: sys.maxsize, fence=fence)
-    await Processes(landlock.make()).run(launch, lambda text: print(text, flush=True))
-
-asyncio.run(main())
-"""
-
-
 @pytest.mark.requirement("L2", "H1")
 def test_what_has_no_variables_is_found_when_driver_keeper_and_guard_were_killed(tmp_path: Path) -> None:
     key = f"{KEY}-killed"
-    words = [sys.executable, "-c", DRIVER, str(tmp_path), key]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as driver:
-        assert driver.stdout is not None
-        assert driver.stdout.readline() == "up\n"
-        (child,) = Path(f"/proc/{driver.pid}/task/{driver.pid}/children").read_text().split()
-        guards = Path(f"/proc/{child}/task/{child}/children").read_text().split()
-        for pid in map(int, [*guards, child]):
-            os.kill(pid, signal.SIGKILL)
-        driver.kill()
+    kill_all_who_watch("landlock", tmp_path, key)
     assert trees.members([key])
     trees.end_trees([key])
     assert not trees.members([key])

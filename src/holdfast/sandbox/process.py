@@ -32,7 +32,7 @@ from holdfast.protocol.counts import counted
 from holdfast.protocol.fence import FLOOD_BYTES, NO_INPUT, WITH_OUTPUT, Launch, Sandbox, Undone
 from holdfast.protocol.traffic import NO_REQUESTS, Requests
 from holdfast.sandbox import own_folder, trees
-from holdfast.sandbox.proxy import Proxy, Way
+from holdfast.sandbox.proxy import ROOT, Proxy, Way
 
 _NO_SANDBOX = "This session runs its commands in a sandbox, and this process has none."
 _NO_FENCE = "Nothing was run: this process runs its programs in a sandbox, and this one has no fence."
@@ -42,7 +42,6 @@ _CHANGED = (
 )
 _CLEAN_NAMES = ("PATH", "HOME", "LANG", "TERM", "TMPDIR", "TZ", "USER", "LOGNAME", "SHELL")
 _KEEPER = str(Path(__file__).with_name("keeper_child.py"))
-_ROOT = str(Path(__file__).resolve().parents[2])
 _CHUNK_BYTES = 1 << 16
 _PATIENCE_S = 2.0
 """Longer than a guard needs to end its tree. After this, something is wrong with the guard."""
@@ -234,7 +233,7 @@ def _start_keeper() -> _Keeper:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
     try:
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", _KEEPER, _ROOT, str(os.getpid())],
+            [sys.executable, "-I", "-S", _KEEPER, ROOT, str(os.getpid())],
             stdin=given.fileno(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

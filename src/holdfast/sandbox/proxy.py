@@ -29,6 +29,8 @@ PORT = 3128
 BROKEN = "The proxy ended while the call ran."
 SLOW = "The proxy was too slow to tell all requests of the call."
 _VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "FTP_PROXY")
+ROOT = str(Path(__file__).resolve().parents[2])
+"""Where Holdfast is. Its own programs import it from there."""
 _CHILD = str(Path(__file__).with_name("proxy_child.py"))
 _WAY = Path(__file__).with_name("way_child.py").read_text(encoding="utf-8")
 _TRUST = ("SSL_CERT_FILE", "SSL_CERT_DIR")
@@ -197,7 +199,7 @@ class Proxy:
 
 def folders() -> tuple[str, ...]:
     """Return the folders from which the proxy imports."""
-    return tuple(dict.fromkeys((str(Path(__file__).resolve().parents[2]), *libraries())))
+    return tuple(dict.fromkeys((ROOT, *libraries())))
 
 
 def libraries() -> tuple[str, ...]:
