@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.protocol.fence import Backend, Fence, Finding, Launch
 from holdfast.protocol.settings import Walls
-from holdfast.sandbox import bubblewrap, landlock, system
+from holdfast.sandbox import bubblewrap, landlock, system, watched
 from holdfast.sandbox.bubblewrap import Bubblewrap
 from holdfast.sandbox.landlock import Landlock
 from holdfast.sandbox.process import Processes
@@ -109,10 +109,20 @@ def hidden(top: Path) -> set[str]:
     return {str(Path(path).relative_to(top)) for path in system.secrets_of_system(str(top))}
 
 
+@pytest.fixture(params=["watched", "unwatched"])
+def is_watched(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let only the kernel tell what has changed, or only the times of folders."""
+    if request.param == "watched":
+        monkeypatch.setattr(system, "_mark", lambda path: (0, 0, 0) if Path(path).exists() else None)
+    else:
+        monkeypatch.setattr(watched, "_most", lambda: 0)
+        monkeypatch.setattr(system, "_FRESH_NS", 0)
+
+
 CHANGES: dict[str, tuple[str, Callable[[Path], object]]] = {
     "a new file": ("opt/a/b/.env", lambda path: path.touch()),
     "a file in a new folder": ("opt/a/new/.env", lambda path: write(path.parent, {".env": "x"})),
-    "a file with a new name": ("opt/a/b/x.key", lambda path: path.with_name("plain").rename(path)),
+    "a file from elsewhere": ("opt/a/b/x.key", lambda path: (path.parents[3] / "x").rename(path)),
     "passwords of the system": ("etc/shadow", lambda path: path.touch()),
     "a folder of the system": ("etc/wireguard", lambda path: path.mkdir()),
     "a key in a file of certificates": ("opt/a/cert.pem", lambda path: path.write_text(CERTIFICATE + KEY)),
@@ -121,13 +131,11 @@ CHANGES: dict[str, tuple[str, Callable[[Path], object]]] = {
 
 
 @pytest.mark.requirement("L2")
+@pytest.mark.usefixtures("is_watched")
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_becomes_secret_in_the_system_is_hidden_from_the_next_command(
-    top: Path, change: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write(top, {"opt/a/b/plain": "", "opt/a/cert.pem": CERTIFICATE, "etc/hosts": ""})
+def test_what_becomes_secret_in_the_system_is_hidden_from_the_next_command(top: Path, change: str) -> None:
+    write(top, {"opt/a/b/plain": "", "opt/a/cert.pem": CERTIFICATE, "etc/hosts": "", "x": ""})
     (top / "opt/a/.env").symlink_to("target")
-    monkeypatch.setattr(system, "_FRESH_NS", 0)
     assert hidden(top) == set()
     path, make = CHANGES[change]
     make(top / path)
@@ -136,23 +144,49 @@ def test_what_becomes_secret_in_the_system_is_hidden_from_the_next_command(
     assert hidden(top) == set()
 
 
-def test_the_system_is_looked_at_again_only_if_it_has_changed_or_may_have(
+@pytest.mark.requirement("L2")
+def test_a_file_that_its_owner_closes_to_others_is_hidden_from_the_next_command(top: Path) -> None:
+    write(top, {"etc/vpn/a.conf": ""})
+    assert hidden(top) == set()
+    (top / "etc/vpn/a.conf").chmod(0o640)
+    assert hidden(top) == {"etc/vpn/a.conf"}
+
+
+@pytest.mark.usefixtures("is_watched")
+def test_the_system_is_looked_at_again_only_if_it_has_changed(top: Path) -> None:
+    write(top, {"opt/a/plain": "", "etc/shadow": ""})
+    first = system.secrets_of_system(str(top))
+    assert all(system.secrets_of_system(str(top)) is first for _ in range(5))
+    (top / "opt/a/new").touch()
+    assert system.secrets_of_system(str(top)) is not first
+
+
+def test_what_is_not_watched_and_has_just_changed_is_looked_at_again(
     top: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(watched, "_most", lambda: 0)
     write(top, {"opt/a/plain": "", "etc/shadow": ""})
     first = system.secrets_of_system(str(top))
     assert system.secrets_of_system(str(top)) is not first, "its folders are younger than two seconds"
-    monkeypatch.setattr(system, "_FRESH_NS", 0)
+
+
+def test_a_process_that_was_forked_looks_itself(top: Path) -> None:
+    write(top, {"etc/gshadow": ""})
     first = system.secrets_of_system(str(top))
+    child = os.fork()
+    if not child:
+        os._exit(system.secrets_of_system(str(top)) is first)
+    assert os.waitpid(child, 0)[1] == 0
     assert system.secrets_of_system(str(top)) is first
-    (top / "opt/a/new").touch()
-    assert system.secrets_of_system(str(top)) is not first
+    write(top, {"etc/shadow": ""})
+    assert hidden(top) == {"etc/gshadow", "etc/shadow"}
 
 
 def test_very_many_folders_take_turns_and_none_is_forgotten(
     top: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(system, "_IN_TURN", 3)
+    monkeypatch.setattr(watched, "_most", lambda: 0)
+    monkeypatch.setattr(system, "_UNWATCHED_IN_TURN", 3)
     monkeypatch.setattr(system, "_FRESH_NS", 0)
     write(top, {**{f"opt/{number}/x": "" for number in range(10)}, "etc/hosts": ""})
     assert hidden(top) == set()
@@ -160,6 +194,15 @@ def test_very_many_folders_take_turns_and_none_is_forgotten(
     assert hidden(top) == {"etc/shadow"}
     write(top, {"opt/7/.env": "x"})
     assert "opt/7/.env" in [path for _ in range(5) for path in hidden(top)]
+
+
+def test_what_the_kernel_does_not_notice_is_found_in_turn(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(system, "_IN_TURN", 3)
+    write(top, {**{f"opt/{number}/x": "" for number in range(10)}, "etc/hosts": ""})
+    assert hidden(top) == set()
+    monkeypatch.setattr(watched.Watched, "have_changed", lambda _: False)  # as for a file system of a network
+    write(top, {"opt/7/.env": "x"})
+    assert "opt/7/.env" in [path for _ in range(6) for path in hidden(top)]
 
 
 def test_very_many_secret_files_of_a_folder_are_hidden_with_it(top: Path) -> None:

@@ -19,6 +19,7 @@ from threading import Lock
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.policy.paths import is_inside, is_within, secret_rule
 from holdfast.protocol.fence import Fence
+from holdfast.sandbox.watched import Watched
 
 SYSTEM = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix/store",
@@ -64,59 +65,86 @@ _PROGRAMS = frozenset(
 )
 """Where programs of the system are, also where root may change them."""
 _MOST_OPEN_FILES = 4096
-_IN_TURN = 256
-"""How many folders outside of `/etc` are asked before a command whether they have changed: 0.4 ms. If there are more,
-they take turns.
+_IN_TURN = 32
+"""How many of the places that the kernel watches are asked before a command, too, whether they have changed: it
+cannot watch everything (see `watched`). They take turns.
 """
+_UNWATCHED_IN_TURN = 256
+"""How many of the others outside of `/etc` are asked: 0.4 ms."""
 _FRESH_NS = 2_050_000_000
 """What changed within this time may change again and have the same time, or get the mode that makes it secret."""
 
 _Mark = tuple[int, int, int]
+_Place = tuple[str, _Mark | None]
+
+
+class _Looked:
+    """What was looked at: the kernel watches it from before that, or it has the mark that it had then."""
+
+    def __init__(self) -> None:
+        self.watched = Watched()
+        self.is_watched = dict[str, bool]()
+        self.marks = dict[str, _Mark | None]()
+
+    def note(self, path: str) -> None:
+        """Note that a file or folder is looked at next."""
+        if path not in self.marks:
+            self.is_watched[path] = self.watched.add(path)
+            self.marks[path] = _mark(path)
 
 
 class Secrets:
-    """What nobody may read of the system, and all that was looked at to find it, with the mark that each has while
-    it does not change.
-    """
+    """What nobody may read of the system, and all that was looked at to find it."""
 
     def __init__(self, top: str) -> None:
         self._top = top
         self._lock = Lock()
-        self._settings: list[tuple[str, _Mark | None]] = []
-        self._others: list[tuple[str, _Mark | None]] = []
-        self._turn = 0
+        self._watched = Watched()
+        self._each_time: list[_Place] = []
+        self._others: list[tuple[int, list[_Place]]] = []
+        """What is asked in turns, and how many of it at once."""
+        self._turns = 0
         self.found: tuple[str, ...] | None = None
 
     def now(self) -> tuple[str, ...]:
-        """Return it as it is now, as far as the marks tell. The object is another one after each look."""
+        """Return it as it is now, as far as can be told. The object is another one after each look."""
         with self._lock:
             if self.found is None or self._has_changed():
-                self.found = self._looked()
+                self.found = self._look()
             return self.found
 
     def _has_changed(self) -> bool:
-        begin, self._turn = self._turn, self._turn + _IN_TURN
-        if self._turn >= len(self._others):
-            self._turn = 0
-        asked = (self._settings, self._others[begin : begin + _IN_TURN])
-        return any(_mark(path) != mark for each in asked for path, mark in each)
+        asked = [self._each_time]
+        for number, places in self._others:
+            begin = number * (self._turns % (len(places) // number + 1))
+            asked.append(places[begin : begin + number])
+        self._turns += 1
+        return self._watched.have_changed() or any(
+            _mark(path) != mark for each in asked for path, mark in each
+        )
 
-    def _looked(self) -> tuple[str, ...]:
+    def _look(self) -> tuple[str, ...]:
         """Look at all of it."""
-        top, now_ns = self._top, SYSTEM_CLOCK.now_ms() * 1_000_000
+        top, now_ns, looked = self._top, SYSTEM_CLOCK.now_ms() * 1_000_000, _Looked()
+        self._watched.close()
+        self._watched = looked.watched
         roots = [os.path.join(top, name) for name in _LOOKED_AT]
-        seen = dict.fromkeys(roots[0] + os.path.dirname(each).removeprefix(_SETTINGS) for each in _SECRETS)
-        marks = {path: _mark(path) for path in seen}
+        for pattern in _SECRETS:
+            looked.note(roots[0] + os.path.dirname(pattern).removeprefix(_SETTINGS))
         known = {str(path) for pattern in _SECRETS for path in Path(top).glob(pattern)}
-        found = [path for root in roots for path in _below(root, roots, known, marks)]
+        found = [path for root in roots for path in _below(root, roots, known, looked)]
         hidden = known.union(_few(found, roots))
         inner = {path for path in hidden if not hidden.isdisjoint(map(str, Path(path).parents))}
-        lasting = [
-            (path, None if mark is not None and now_ns - mark[0] < _FRESH_NS else mark)
-            for path, mark in marks.items()
-        ]
-        self._settings = [each for each in lasting if is_inside(roots[0], each[0])]
-        self._others = [each for each in lasting if not is_inside(roots[0], each[0])]
+        each_time, watched, others = list[_Place](), list[_Place](), list[_Place]()
+        for path, mark in looked.marks.items():
+            is_lasting = looked.is_watched[path] or mark is None or now_ns - mark[0] >= _FRESH_NS
+            place = path, mark if is_lasting else None
+            if looked.is_watched[path]:
+                watched.append(place)
+            else:
+                (each_time if is_inside(roots[0], path) else others).append(place)
+        self._each_time = each_time
+        self._others = [(_IN_TURN, watched), (_UNWATCHED_IN_TURN, others)]
         return tuple(sorted(hidden - inner))
 
 
@@ -177,15 +205,13 @@ def _mark(path: str) -> _Mark | None:
     return facts.st_ctime_ns, facts.st_ino, facts.st_dev
 
 
-def _below(
-    root: str, roots: Collection[str], known: Collection[str], marks: dict[str, _Mark | None]
-) -> Iterator[str]:
-    """Yield the secrets below one of the folders, the least deep first. Note the marks of what is looked at."""
+def _below(root: str, roots: Collection[str], known: Collection[str], looked: _Looked) -> Iterator[str]:
+    """Yield the secrets below one of the folders, the least deep first. Note what is looked at."""
     following, names = deque([root]), 0
     is_strict = root.endswith(f"/{_SETTINGS}")
     while following and names < MOST_NAMES:
         folder = following.popleft()
-        marks.setdefault(folder, _mark(folder))
+        looked.note(folder)
         try:
             with os.scandir(folder) as entries:
                 listed = [*islice(entries, MOST_NAMES - names)]
@@ -196,24 +222,24 @@ def _below(
         for entry in listed:
             is_folder = entry.is_dir(follow_symlinks=False)
             if secret_rule(f"{last}/{entry.name}"):
-                yield from _named(entry, roots, marks)
+                yield from _named(entry, roots, looked)
             elif is_strict and _is_kept_from_others(entry, is_folder=is_folder):
                 yield entry.path
             elif is_folder and entry.path not in known and not _PRUNED.fullmatch(entry.name):
                 following.append(entry.path)
 
 
-def _named(entry: os.DirEntry[str], roots: Collection[str], marks: dict[str, _Mark | None]) -> Iterator[str]:
-    """Yield what has the name of a secret, or where it leads, unless its content is public. Note the mark of that."""
+def _named(entry: os.DirEntry[str], roots: Collection[str], looked: _Looked) -> Iterator[str]:
+    """Yield what has the name of a secret, or where it leads, unless its content is public. Note that one."""
     path = entry.path
     if entry.is_symlink():
         with suppress(OSError):
             if os.readlink(path).startswith(_AUTHORITIES):
                 return
-        marks.setdefault(path, _mark(path))
+        looked.note(path)
         path = os.path.realpath(path)
     elif entry.name.lower().endswith(_PEM):
-        marks.setdefault(path, _mark(path))
+        looked.note(path)
     if not any(path != root and is_inside(root, path) for root in roots) or not os.access(path, os.R_OK):
         return
     if os.path.isdir(path) or (os.path.isfile(path) and not _is_public(entry.name, path)):
