@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
 import shutil
@@ -9,7 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -153,8 +154,8 @@ async def test_a_program_is_found_by_its_name_where_python_cannot_be_read(
     alone = Fence(writable=scene.fence.writable)
     launch = replace(scene.launch(""), argv=(word, "-c", "echo found"), fence=alone)
     assert (await processes.run(launch, lambda _: None)).output == "found\n"
-    ended = await processes.run(replace(launch, argv=("no-such-program",)), lambda _: None)
-    assert (ended.exit_code, ended.output) == (127, "no-such-program: No such file or directory\n")
+    with pytest.raises(FileNotFoundError):
+        await processes.run(replace(launch, argv=("no-such-program",)), lambda _: None)
 
 
 @pytest.mark.requirement("L2", "L12", "L11")
@@ -360,10 +361,104 @@ async def test_a_kernel_that_lacks_something_does_not_count(abi: int, fault: str
 @pytest.mark.requirement("L2")
 async def test_nothing_begins_where_the_fence_cannot_be_made(processes: Processes, scene: Scene) -> None:
     scene.fence = replace(scene.fence, files={str(Path.home() / "no" / "folder"): "x"})
-    ended = await ran(processes, scene, "touch made")
-    assert ended.exit_code == 125
-    assert ended.output.startswith("The sandbox could not be made")
+    with pytest.raises(
+        SandboxUnavailable, match=r"its sandbox could not be made \(No such file or directory\)"
+    ):
+        await ran(processes, scene, "touch made")
     assert not (scene.workspace / "made").exists()
+
+
+@pytest.mark.parametrize(
+    ("program", "why"),
+    [("./no-such-program", FileNotFoundError), ("./a.txt", PermissionError), ("\0", OSError)],
+)
+async def test_what_cannot_become_a_program_is_said_as_without_a_sandbox(
+    processes: Processes, scene: Scene, program: str, why: type[OSError]
+) -> None:
+    with pytest.raises(why):
+        await processes.run(replace(scene.launch(""), argv=(program,)), lambda _: None)
+    assert not own_folders()
+
+
+# --- how its processes end ----------------------------------------------------------------------
+
+MOMENTARY = r"""
+#include <fcntl.h>
+#include <time.h>
+#include <unistd.h>
+int main(void) {
+    time_t until = time(0) + 20;
+    for (int chain = 0; chain < 32; chain++) {
+        if (fork()) continue;
+        for (int turns = 1; time(0) < until; turns++) {
+            if (fork()) _exit(0);
+            if (turns % 50 == 0) close(open("beat", O_WRONLY | O_CREAT | O_TRUNC, 0600));
+        }
+        _exit(0);
+    }
+}
+"""
+
+
+@pytest.fixture
+def momentary(scene: Scene) -> Path:
+    """That program."""
+    if not (compiler := shutil.which("cc")):
+        pytest.skip("needs a compiler")
+    program = scene.workspace / "momentary"
+    subprocess.run([compiler, "-xc", "-", "-o", str(program)], input=MOMENTARY.encode(), check=True)
+    return program
+
+
+@pytest.mark.requirement("L2", "L11")
+async def test_processes_that_are_there_for_a_moment_only_end_with_their_call(
+    processes: Processes, scene: Scene, momentary: Path
+) -> None:
+    """Each forks, and ends at once. A look at all processes takes longer, and would always find another one."""
+    scene.fence = replace(scene.fence, processes=1000)
+    ended = await ran(processes, scene, f"{momentary}; until [ -e beat ]; do sleep 0.01; done; echo done")
+    assert ended.output == "done\n"
+    beat = scene.workspace / "beat"
+    last = beat.stat().st_mtime_ns
+    await asyncio.sleep(0.1)
+    assert beat.stat().st_mtime_ns == last
+    assert not trees.members({KEY})
+
+
+def in_a_fork(work: Callable[[int], object]) -> object:
+    """What this returns in a process of its own, which gets a descriptor of this one."""
+    me, (reading, writing) = os.pidfd_open(os.getpid()), os.pipe()
+    if not (child := os.fork()):
+        os.write(writing, repr(work(me)).encode())
+        os._exit(0)
+    os.close(writing)
+    os.close(me)
+    with os.fdopen(reading, encoding="utf-8") as said:
+        text = said.read()
+    assert os.waitpid(child, 0)[1] == 0
+    return text
+
+
+@pytest.mark.requirement("L2")
+def test_a_guard_can_signal_only_its_tree_and_knows_whether_that_is_so() -> None:
+    """Otherwise a signal to all would end every process of the user."""
+
+    def tried(handled: tuple[int, ...], *, is_gone: bool = False) -> Callable[[int], object]:
+        def work(other: int) -> object:
+            if is_gone:
+                child = os.fork()
+                if not child:
+                    os._exit(0)
+                other = os.pidfd_open(child)
+                os.waitpid(child, 0)
+            return landlock_rights.signals_below_only({"handled": handled}, other)
+
+        return work
+
+    assert in_a_fork(tried((1, 1, 0b11))) == "True"
+    assert in_a_fork(tried((1, 1, 0b01))) == "False", "a kernel that knows no scope for signals"
+    assert in_a_fork(tried((1, 1))) == "False"
+    assert in_a_fork(tried((1, 1, 0b11), is_gone=True)) == "False", "nobody is there to try it with"
 
 
 @pytest.mark.requirement("L2")

@@ -20,7 +20,7 @@ import msgspec
 import pytest
 
 from holdfast.protocol.fence import FLOOD_BYTES, KEPT_BYTES, Launch, Undone
-from holdfast.sandbox import trees
+from holdfast.sandbox import process, trees
 from holdfast.sandbox.guard import guard
 from holdfast.sandbox.process import Processes, clean_environment
 from holdfast.testing.clock import never_over
@@ -408,6 +408,27 @@ def test_a_guard_that_was_frozen_before_it_had_its_name_starts_nothing_when_its_
     os.waitpid(pid, 0)
     here.close()
     assert (tmp_path / "ran").exists() is not is_gone
+
+
+@pytest.mark.requirement("L1", "L2")
+async def test_a_tree_that_cannot_be_ended_counts_as_running_and_nothing_is_undone_under_it(
+    processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "_PATIENCE_S", 0.05)
+    monkeypatch.setattr(process, "_HOPE_S", 0.1)
+    monkeypatch.setattr(trees, "end_trees", lambda _: False)
+    undone: list[str] = []
+
+    def put_right() -> Undone:
+        undone.append("undone")
+        return Undone()
+
+    command = "kill -STOP $PPID; touch stopped; exec sleep 60"
+    ended = await processes.run(launch(command, tmp_path, timeout_s=0.5, put_right=put_right), lambda _: None)
+    assert (tmp_path / "stopped").exists()
+    assert (ended.how, undone) == ("left", [])
+    monkeypatch.undo()
+    assert trees.end_trees({KEY})
 
 
 @pytest.mark.requirement("C8", "L2")

@@ -30,8 +30,6 @@ from holdfast.sandbox.mounted import LOOK_S, Mounts, are_in_place, is_blank, ope
 POLL_S = 0.01
 """How often is looked for what may have escaped."""
 _CAN_BE_DEFAULT = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
-_UNMADE, _NOT_FOUND = 125, 127
-"""Exit codes of a process that did not become its program."""
 _CPU = "RLIMIT_CPU"
 _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 15, 36
 _UPTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -68,6 +66,10 @@ def _below() -> list[str]:
     return found[1:]
 
 
+class _Unmade(OSError):
+    """The sandbox could not be made."""
+
+
 class _TooLate(Exception):
     """It is too late to start the program."""
 
@@ -80,19 +82,23 @@ def guard(control: socket.socket, fds: list[int], driver: Collection[int]) -> No
         if request := _request(control):
             become(request["name"].encode())
             unmade = [path for path in request["covered"] if not is_blank(path)]
-            ends, root = [control.fileno(), *driver], 0
+            ends, root, is_alone = [control.fileno(), *driver], 0, False
             try:
+                is_alone = bool(request["rights"] and driver) and landlock_rights.signals_below_only(
+                    request["rights"], *driver
+                )
                 root, pipes = _started(request, fds, ends)
                 inside = _Inside([], -1, request["processes"]) if request["processes"] else None
                 inside = _let_in(pipes, request, root, wakes, ends) if pipes else inside
             except _TooLate:
                 _tell(control, "late", 0)
             except (OSError, ValueError) as error:
-                _tell(control, "failed", getattr(error, "errno", None) or errno.EINVAL)
                 if root:
                     _end_all(root, wakes, lambda: waiting.ended(wakes)[1])
+                word = "unmade" if isinstance(error, _Unmade) else "failed"
+                _tell(control, word, getattr(error, "errno", None) or errno.EINVAL)
             else:
-                _watch(root, control, ends, wakes, inside)
+                _watch(root, control, ends, wakes, inside, is_alone=is_alone)
             for path in filter(is_blank, unmade):
                 with contextlib.suppress(OSError):
                     os.unlink(path)
@@ -137,10 +143,10 @@ def _started(request: dict[str, Any], fds: list[int], ends: list[int]) -> tuple[
         fcntl.fcntl(gate, fcntl.F_SETPIPE_SZ, 1)
         os.write(gate, b"\n")
     targets = [1, *others, *request["pass_fds"], *given]
-    actions: list[Any] = []
+    actions, above = list[Any](), max(2, *targets) + 1
     for fd, target in zip([*fds, *given.values()], targets, strict=True):
         # Move it away: another file may need its number.
-        source = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, max(2, *targets) + 1)
+        source = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, above)
         os.close(fd)
         actions.append((os.POSIX_SPAWN_DUP2, source, target))
     if not request["has_stderr"]:
@@ -152,7 +158,7 @@ def _started(request: dict[str, Any], fds: list[int], ends: list[int]) -> tuple[
     if time.clock_gettime_ns(_UPTIME) // 1_000_000 >= request["until_ms"] or waiting.ready(ends, 0):
         raise _TooLate
     if request["rights"]:
-        return _forked(request, actions), pipes
+        return _forked(request, actions, above, ends), pipes
     root = os.posix_spawnp(
         request["argv"][0],
         request["argv"],
@@ -165,12 +171,35 @@ def _started(request: dict[str, Any], fds: list[int], ends: list[int]) -> tuple[
     return root, pipes
 
 
-def _forked(request: dict[str, Any], actions: Iterable[tuple[Any, ...]]) -> int:
-    """Do the same in a process that gives up rights before it becomes the program. Return its pid."""
+def _forked(request: dict[str, Any], actions: Iterable[tuple[Any, ...]], above: int, ends: list[int]) -> int:
+    """Do the same in a process that gives up rights before it becomes the program. Return its pid.
+
+    Args:
+        request: What to run.
+        actions: What to do with its files.
+        above: The numbers of its files are below this one.
+        ends: What is readable when it shall end.
+
+    Raises:
+        _Unmade: it could not give them up.
+        OSError: it could not become the program.
+    """
+    telling, told = os.pipe()
     pid = os.fork()
     if pid:
+        os.close(told)
+        # It ends when the process becomes the program.
+        failed = os.read(telling, 64).split() if telling in waiting.ready([telling, *ends]) else []
+        os.close(telling)
+        if failed:
+            os.waitpid(pid, 0)
+            number, is_made = map(int, failed)
+            raise (OSError if is_made else _Unmade)(number, os.strerror(number))
         return pid
+    number, is_made = errno.EINVAL, False
     try:
+        # Out of the way of the files that it gets.
+        told = fcntl.fcntl(told, fcntl.F_DUPFD_CLOEXEC, above)
         signal.set_wakeup_fd(-1)
         for number in _CAN_BE_DEFAULT:
             signal.signal(number, signal.SIG_DFL)
@@ -182,16 +211,15 @@ def _forked(request: dict[str, Any], actions: Iterable[tuple[Any, ...]]) -> int:
             else:
                 target, path, flags, mode = arguments
                 os.dup2(os.open(path, flags, mode), target)
-        try:
-            landlock_rights.keep_only(request["rights"])
-        except OSError as error:
-            os.write(2, f"The sandbox could not be made: {error}\n".encode(errors="replace"))
-            os._exit(_UNMADE)
+        landlock_rights.keep_only(request["rights"])
+        is_made = True
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        why = landlock_rights.become(request["argv"], request["env"])
-        os.write(2, f"{request['argv'][0]}: {why}\n".encode(errors="replace"))
+        landlock_rights.become(request["argv"], request["env"])
+    except OSError as error:
+        number = error.errno or number
     finally:
-        os._exit(_NOT_FOUND)
+        os.write(told, b"%d %d" % (number, is_made))
+        os._exit(1)
 
 
 def _file_with(content: bytes) -> int:
@@ -257,8 +285,13 @@ def _let_in(
     return inside
 
 
-def _watch(root: int, control: socket.socket, ends: list[int], wakes: int, inside: _Inside | None) -> None:
-    """Wait for the exit of the program, for one of `ends`, for a limit, or for a lost mount. End the tree."""
+def _watch(
+    root: int, control: socket.socket, ends: list[int], wakes: int, inside: _Inside | None, *, is_alone: bool
+) -> None:
+    """Wait for the exit of the program, for one of `ends`, for a limit, or for a lost mount. End the tree.
+
+    `is_alone`: this process can signal nothing but its tree.
+    """
     has_exited = False
     mounts = inside.mounts if inside else None
 
@@ -290,16 +323,21 @@ def _watch(root: int, control: socket.socket, ends: list[int], wakes: int, insid
     until = time.monotonic() + (LOOK_S if inside and inside.first else 0)
     while is_left() and (left_s := until - time.monotonic()) > 0:
         waiting.ready([wakes], left_s)
-    _end_all(root, wakes, is_left)
+    _end_all(root, wakes, is_left, is_alone=is_alone)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     _tell(control, "used", round(1_000 * (used.ru_utime + used.ru_stime)))
 
 
-def _end_all(root: int, wakes: int, is_left: Callable[[], bool]) -> None:
+def _end_all(root: int, wakes: int, is_left: Callable[[], bool], *, is_alone: bool = False) -> None:
     """End everything below this process. Return when it is gone."""
     pause_s = POLL_S
     while is_left():
-        _kill_tree(root)  # again, because something may have escaped
+        if is_alone:
+            # A look at all processes takes longer than some are there, which fork and end at once.
+            with contextlib.suppress(OSError):
+                os.kill(-1, signal.SIGKILL)
+        else:
+            _kill_tree(root)  # again, because something may have escaped
         waiting.ready([wakes], pause_s)
         pause_s = min(2 * pause_s, 1.0)
 

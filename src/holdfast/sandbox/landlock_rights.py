@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import socket
 import sys
 from collections.abc import Mapping
-from errno import ENOENT
+from errno import EINVAL, ENOENT
 from stat import S_ISDIR
 from typing import Any
 
@@ -24,6 +25,10 @@ from holdfast.sandbox.mounted import opened
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
 """Numbers of landlock_create_ruleset and so on, the same on all processors."""
 _RULE_PATH = 1
+_SIGNALS = 0b10
+"""LANDLOCK_SCOPE_SIGNAL."""
+_MOVE = 1 << 13
+"""LANDLOCK_ACCESS_FS_REFER."""
 OF_FILES = 0b1100000000000111
 """What of the rights of Landlock means something for a file."""
 _NO_NEW_PRIVS, _SECCOMP, _FILTER = 38, 22, 2
@@ -42,6 +47,44 @@ Kept = Mapping[str, Any]
 """`protocol.fence.Rights` as plain data."""
 
 
+def signals_below_only(kept: Kept, other: int) -> bool:
+    """Give up to signal processes that this one did not start, and return whether that is so. Then one signal to all
+    processes reaches its tree only, and nothing in there can fork meanwhile.
+
+    Args:
+        kept: What its program will keep.
+        other: A descriptor of a process that it may signal until now.
+
+    Raises:
+        OSError: a step failed.
+    """
+    scopes = _SIGNALS & kept["handled"][2] if len(kept["handled"]) > 2 else 0
+    if not scopes or not _may_signal(other):
+        return False
+    libc = _libc()
+    handled = (ctypes.c_uint64 * 3)(_MOVE, 0, scopes)
+    ruleset = _ask(libc.syscall, _CREATE, ctypes.addressof(handled), ctypes.sizeof(handled))
+    # Each layer forbids to move files between folders, unless a rule of its own allows it.
+    rule = _Pair(_MOVE, os.open("/", os.O_PATH | os.O_CLOEXEC))
+    _ask(libc.syscall, _ADD, ruleset, _RULE_PATH, ctypes.addressof(rule))
+    os.close(rule[1])
+    _ask(libc.prctl, _NO_NEW_PRIVS, 1)
+    _ask(libc.syscall, _RESTRICT, ruleset)
+    os.close(ruleset)
+    return not _may_signal(other)
+
+
+def _may_signal(other: int) -> bool:
+    """Return whether this process may signal another one. If that has ended, nothing tells it: count it as yes."""
+    try:
+        signal.pidfd_send_signal(other, 0)
+    except PermissionError:
+        return False
+    except ProcessLookupError:
+        pass
+    return True
+
+
 def keep_only(kept: Kept) -> None:
     """Make what is its own, and give up everything but what is kept.
 
@@ -51,22 +94,24 @@ def keep_only(kept: Kept) -> None:
     _give_up(kept, _furnished(kept))
 
 
-def become(words: list[str], env: Mapping[str, str]) -> str:
-    """Become the program, or return why that cannot be. `os.execvpe` does the same, and may import modules that are
-    out of reach by now.
+def become(words: list[str], env: Mapping[str, str]) -> None:
+    """Become the program. `os.execvpe` does the same, and may import modules that are out of reach by now.
+
+    Raises:
+        OSError: it cannot be.
     """
     folders = [""] if "/" in words[0] else env.get("PATH", os.defpath).split(":")
-    why = os.strerror(ENOENT)
+    why = OSError(ENOENT, os.strerror(ENOENT))
     for folder in folders:
         try:
             os.execve(f"{folder}/{words[0]}" if folder else words[0], words, env)
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
-            why = os.strerror(error.errno or ENOENT)
+            why = error
         except ValueError as error:  # a NUL in a word
-            return str(error)
-    return why
+            raise OSError(EINVAL, os.strerror(EINVAL)) from error
+    raise why
 
 
 def _give_up(kept: Kept, own: int) -> None:

@@ -40,14 +40,19 @@ _NO_SANDBOX_HINT = "Set [sandbox] mode as it was when the session began, and run
 _CHANGED = (
     "The command did not run: the workspace changed while its sandbox was made. It can be called again."
 )
+_UNMADE = "The command did not run: its sandbox could not be made ({why})."
+_LAST_WORDS = frozenset({"used", "late", "failed", "unmade"})
+"""What a guard says when nothing of its tree is there."""
 _CLEAN_NAMES = ("PATH", "HOME", "LANG", "TERM", "TMPDIR", "TZ", "USER", "LOGNAME", "SHELL")
 _KEEPER = str(Path(__file__).with_name("keeper_child.py"))
 _CHUNK_BYTES = 1 << 16
 _PATIENCE_S = 2.0
 """Longer than a guard needs to end its tree. After this, something is wrong with the guard."""
+_HOPE_S = 30.0
+"""How long it is tried to end a tree."""
 
 
-How = Literal["exited", "timeout", "idle", "flood", "processes", "replaced"]
+How = Literal["exited", "timeout", "idle", "flood", "processes", "replaced", "left"]
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -102,6 +107,9 @@ class Processes:
     async def run(self, launch: Launch, on_output: Callable[[str], None]) -> Ended:
         """Run the command to its end. Nothing of its tree is left when this returns or raises.
 
+        If that cannot be, as with a process that waits for a dead disk, it counts as running: the outcome is `left`,
+        and nothing is undone.
+
         Raises:
             OSError: it could not be started (no such program, no such folder, no more processes).
             Lapsed: the launch's check failed, and nothing was started.
@@ -142,12 +150,13 @@ class Processes:
         control, given = socket.socketpair()
         self._open.add(control)
         tree: _Tree | None = None
-        undone = Undone()
+        undone, is_left = Undone(), False
 
         async def wind_up() -> None:
-            nonlocal undone
-            if tree is not None:
-                await tree.end()
+            nonlocal undone, is_left
+            if tree is not None and not await tree.end():
+                is_left = True
+                return
             try:
                 if launch.put_right is not None:
                     undone = await asyncio.to_thread(launch.put_right)
@@ -172,7 +181,7 @@ class Processes:
                 control.close()
                 self._open.discard(control)
         return Ended(
-            how,
+            "left" if is_left else how,
             tree.exit_code,
             output.text(),
             output.size_bytes,
@@ -257,6 +266,8 @@ class _Tree:
         self._key = key
         self._writer = writer
         self._word = ""
+        self._is_over = False
+        """Whether the guard has said that the tree is gone."""
         self._number = -signal.SIGKILL
         self.replaced = ""
         """See `Ended.replaced`."""
@@ -314,6 +325,8 @@ class _Tree:
         await self._has_spoken.wait()
         if self._word == "late":
             raise Lapsed("The lease lapsed before the program could be started.")
+        if self._word == "unmade":
+            raise SandboxUnavailable(_UNMADE.format(why=os.strerror(self._number)))
         if self._word == "failed" and self._number == errno.ESTALE:
             raise SandboxUnavailable(_CHANGED)
         if self._word == "failed":
@@ -322,23 +335,30 @@ class _Tree:
             return "replaced"
         return "processes" if self._word == "processes" else "exited"
 
-    async def end(self) -> None:
-        """End what is left of the tree. Return when it is gone."""
+    async def end(self) -> bool:
+        """End what is left of the tree. Return whether it is gone."""
         with contextlib.suppress(OSError):
             self._writer.write_eof()
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + _HOPE_S
         await asyncio.wait((self._gone,), timeout=_PATIENCE_S)
-        if not self._word:  # the guard was killed or frozen
-            await asyncio.to_thread(trees.end_trees, (self._key,))
+        is_gone = self._gone.done() or self._is_over  # a frozen keeper may still hold the socket
+        while not is_gone and loop.time() < until_s:
+            # The guard was killed or frozen, or the machine is very busy.
+            is_gone = await asyncio.to_thread(trees.end_trees, (self._key,))
             await asyncio.wait((self._gone,), timeout=_PATIENCE_S)
+            is_gone = is_gone or self._gone.done() or self._is_over
         self._gone.cancel()
         self._writer.transport.abort()
+        return is_gone
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
         """Wait until the tree is gone, which closes the socket."""
         try:
             async for line in reader:
                 word, said = json.loads(line)
-                if word == "used":  # the last one, when the tree is gone
+                self._is_over = word in _LAST_WORDS
+                if word == "used":
                     self.cpu_s = said / 1_000
                     continue
                 self._word = word

@@ -28,8 +28,8 @@ _LOOKS = 4
 """How often no process must be found, while one could not be identified."""
 
 
-def end_trees(keys: Collection[str]) -> None:
-    """End every process of these calls. Return when they are gone, or after about a second."""
+def end_trees(keys: Collection[str]) -> bool:
+    """End every process of these calls. Return when they are gone, or after about a second: whether they are."""
     until = time.monotonic() + _END_S
     while _lives(keys):
         # Repeat, because something may have escaped. Guards come last: while a guard lives, no orphan escapes.
@@ -37,8 +37,9 @@ def end_trees(keys: Collection[str]) -> None:
             send(_look(keys).guards, signal.SIGKILL)
         # Not before the first kill: on a busy machine a look alone may take longer than that.
         if time.monotonic() >= until:
-            return
+            return False
         time.sleep(_POLL_S)
+    return True
 
 
 def members(keys: Collection[str]) -> set[int]:

@@ -96,6 +96,8 @@ def how_ended(ended: Ended) -> str:
             "do, so the sandbox no longer kept this file. The command may have read or changed it in that moment. A "
             "person should look at it"
         )
+    if ended.how == "left":
+        return "some of its processes could not be ended, and may still run. A person should look for them"
     code = ended.exit_code
     return f"killed by signal {-code}" if code < 0 else f"exit code {code}"
 
