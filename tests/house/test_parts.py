@@ -17,7 +17,7 @@ PARTS = {
     "holdfast.core.budget": {"core"},
     "holdfast.context.conversation": {"context"},
     "holdfast.policy.rules": {"policy"},
-    "holdfast.tools.dispatcher": {"tools", "policy", "sandbox", "clock", "deadlines", "locks"},
+    "holdfast.tools.dispatcher": {"tools", "policy", "sandbox", "clock", "deadlines", "depths", "locks"},
     "holdfast.storage.sqlite": {"storage", "core", "clock"},
     "holdfast.providers.native": {"providers", "deadlines"},
     "holdfast.runtime.controller": {"runtime", "core", "context", "prompt"},

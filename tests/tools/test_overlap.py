@@ -20,6 +20,7 @@ from holdfast.tools.blocking import Refused
 from holdfast.tools.fencing import Fences
 from holdfast.tools.own import OwnPlaces
 from holdfast.tools.traces import Traces
+from tests.depths import nested
 
 pytestmark = pytest.mark.requirement("L2")
 
@@ -241,6 +242,23 @@ def test_what_a_process_put_aside_before_it_was_killed_is_told(
         told = asyncio.run(fences_of(backend, home).put_aside("other", is_first=True))
     assert " .envrc, " in told
     assert "earlier" not in told
+
+
+@BOTH
+@pytest.mark.requirement("C8")
+def test_what_a_killed_command_changed_is_put_right_however_deep_its_folders_are(
+    workspace: Path, home: str, backend: str
+) -> None:
+    (workspace / "deep").mkdir()
+    before = state(workspace)
+    with another(backend, home, workspace, workspace) as process, nested(workspace / "deep"):
+        process.kill()
+        process.wait()
+        said = asyncio.run(fences_of(backend, home).put_aside("new", is_first=True))
+        told = asyncio.run(fences_of(backend, home).put_aside("other", is_first=True))
+    assert "of session other was left behind" in said
+    assert ".envrc" in told
+    assert state(workspace) == before
 
 
 @BOTH

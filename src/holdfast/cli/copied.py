@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from holdfast.cli.reading import reading
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.config.paths import Home
+from holdfast.depths import walked
 from holdfast.protocol.rows import SessionRow, Sought
 from holdfast.runtime import copies
 from holdfast.runtime.copies import Copy
@@ -65,13 +66,15 @@ async def _sessions(home: Home, found: Sequence[Copy]) -> dict[str, str]:
 def _size(folder: str) -> tuple[int, bool]:
     """Return how many bytes the files of a folder have, and whether all were counted."""
     size, files = 0, 0
-    for path, _, names in os.walk(folder):
-        for name in names:
+    is_whole = True
+    for _, entries in walked(folder):
+        is_whole = is_whole and entries is not None
+        for entry in entries or ():
+            if entry.is_dir(follow_symlinks=False):
+                continue
             files += 1
             if files > _COUNTED_FILES:
                 return size, False
-            try:
-                size += os.lstat(os.path.join(path, name)).st_size  # noqa: PTH118 - an object for each name
-            except OSError:
-                continue
-    return size, True
+            with suppress(OSError):
+                size += entry.stat(follow_symlinks=False).st_size
+    return size, is_whole

@@ -33,6 +33,7 @@ from holdfast.config.load import UNSAFE, load
 from holdfast.config.notices import unknowns
 from holdfast.config.paths import Home
 from holdfast.config.settings import Config
+from holdfast.depths import walked
 from holdfast.errors import ConfigError, HoldfastError, SandboxUnavailable, StorageError, UsageError
 from holdfast.protocol.counts import counted
 from holdfast.protocol.hooks import HookSource
@@ -137,8 +138,8 @@ def close_to_others(folder: Path) -> None:
     """Take the permissions of others away from a home, and from all files and folders in it. Links are left alone,
     and what cannot be changed stays for the check to find.
     """
-    for parent, folders, files in os.walk(folder):
-        for path in (parent, *(os.path.join(parent, name) for name in (*folders, *files))):  # noqa: PTH118
+    for parent, entries in walked(str(folder)):
+        for path in (parent, *(entry.path for entry in entries or ())):
             with contextlib.suppress(OSError):  # a socket, a link, another user's file
                 fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
                 try:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import shutil
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -23,6 +22,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from holdfast import depths
 from holdfast.errors import UsageError
 from holdfast.policy.paths import is_inside
 from holdfast.runtime.drafts import draft_beside
@@ -188,7 +188,7 @@ def _clear(home: Path, name: str) -> None:
     with storage_errors(around):
         with suppress(FileNotFoundError, NotADirectoryError):
             around.rename(gone)
-            _remove(gone)
+            depths.remove(str(gone))
         _record(home, name, _GOING).unlink(missing_ok=True)
 
 
@@ -202,16 +202,6 @@ def _recorded(home: Path, kind: str) -> list[str]:
 
 def _record(home: Path, name: str, kind: str = _RECORD) -> Path:
     return home / FOLDER / f"{name}{kind}"
-
-
-def _remove(folder: Path) -> None:
-    """Remove a folder, also one in which nobody may change anything, as some programs leave them."""
-    for path, folders, _ in os.walk(folder):
-        for name in folders:
-            below = Path(path, name)
-            if not below.is_symlink():
-                below.chmod(0o700)
-    shutil.rmtree(folder)
 
 
 def _is_there(found: Copy) -> bool:

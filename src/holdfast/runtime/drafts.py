@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from holdfast import depths
 from holdfast.locks import is_named, try_lock
 
 _NAME = re.compile(r"\.holdfast-[0-9a-f]{16}\.draft")
@@ -68,6 +68,7 @@ def _remove_unlocked(draft: Path) -> None:
 
 def _remove(draft: Path) -> None:
     if draft.is_dir() and not draft.is_symlink():
-        shutil.rmtree(draft, ignore_errors=True)
+        with suppress(OSError):
+            depths.remove(str(draft))
     else:
         draft.unlink()

@@ -21,6 +21,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.core.state import State, open_run
+from holdfast.depths import walked
 from holdfast.errors import Conflict, UsageError
 from holdfast.policy.paths import above, is_among, is_inside, malformed, secret_rule
 from holdfast.policy.protected import steering_below, steering_problem
@@ -512,16 +513,12 @@ def _is_going(folder: str, origin: str, removed: Collection[str]) -> bool:
     """Return whether a folder has only files that will be removed."""
     if os.path.islink(folder) or not os.path.isdir(folder):
         return False
-    files = [
-        os.path.join(path, name)
-        for path, folders, names in os.walk(folder)
-        for name in [*names, *_links(path, folders)]
-    ]
+    files: list[str] = []
+    for _, entries in walked(folder):
+        if entries is None:
+            return False
+        files += [entry.path for entry in entries if not entry.is_dir(follow_symlinks=False)]
     return bool(files) and all(os.path.relpath(each, origin) in removed for each in files)
-
-
-def _links(path: str, folders: Sequence[str]) -> list[str]:
-    return [name for name in folders if os.path.islink(os.path.join(path, name))]
 
 
 def _goal(copy: Copy, change: Change) -> FileRestore:

@@ -32,6 +32,7 @@ from holdfast.runtime.holder import LiveLease
 from holdfast.runtime.undo import NOT_DONE, Workshop, put_back, shelf_of, todo_of
 from holdfast.runtime.visit import leased
 from holdfast.tools import restoring
+from holdfast.tools.copying import MAX_DEPTH
 from holdfast.tools.own import OwnPlaces, identity
 from holdfast.views.edits import Edit, Found, Look, Place, Todo, moves_to_copy, open_restore, rewind_of
 
@@ -206,7 +207,7 @@ def _copied(
     workshop.images.check_key(shelf.lineage)
     try:
         with draft_beside(copy.folder, is_folder=True) as (draft, _):
-            ignored = _ignored(workshop.own)
+            ignored = _ignored(workshop.own, copy.workspace)
             shutil.copytree(copy.workspace, draft, symlinks=True, ignore=ignored, dirs_exist_ok=True)
             done, kept = _put_back_in(workshop, records, at_seq, copy.workspace, draft, shelf)
             draft.rename(copy.folder)
@@ -254,11 +255,15 @@ def _unhindered() -> int:
     return 0
 
 
-def _ignored(own: OwnPlaces) -> Callable[[str, list[str]], list[str]]:
-    """Leave out homes, whatever path leads to them, and what is neither file nor folder nor link."""
+def _ignored(own: OwnPlaces, workspace: Path) -> Callable[[str, list[str]], list[str]]:
+    """Leave out homes, whatever path leads to them, and what is neither file nor folder nor link. Refuse folders that
+    are so deep that the stack would not reach.
+    """
     homes = own.identities(HOME)
 
     def ignored(folder: str, names: list[str]) -> list[str]:
+        if len(Path(folder).relative_to(workspace).parts) > MAX_DEPTH:
+            raise UsageError(f"The workspace {workspace} has more than {MAX_DEPTH} folders in each other.")
         return [name for name in names if is_left_out(Path(folder) / name)]
 
     def is_left_out(path: Path) -> bool:

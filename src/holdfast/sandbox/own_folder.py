@@ -5,17 +5,17 @@ can know before.
 """
 
 # There may be a great many names in the folder for temporary files.
-# ruff: noqa: PTH101, PTH106, PTH118, PTH208
+# ruff: noqa: PTH118, PTH208
 
 from __future__ import annotations
 
 import os
 import secrets
-import stat
 import tempfile
 from collections.abc import Collection
 from contextlib import suppress
 
+from holdfast import depths
 from holdfast.errors import SandboxUnavailable
 from holdfast.policy.paths import is_within
 from holdfast.sandbox.trees import guard_name
@@ -46,15 +46,8 @@ def new_name(key: str, writable: Collection[str]) -> str:
 def remove(path: str) -> None:
     """Remove a folder, if it was made, with all that is in it, however deep that is."""
     with suppress(OSError):
-        if os.lstat(path).st_uid != os.getuid():
-            return
-        top = _opened(path, None)
-        try:
-            while sum(_is_less(top, name) for name in os.listdir(top)):
-                pass
-        finally:
-            os.close(top)
-        os.rmdir(path)
+        if os.lstat(path).st_uid == os.getuid():
+            depths.remove(path)
 
 
 def remove_left(keys: Collection[str]) -> None:
@@ -70,47 +63,3 @@ def remove_left(keys: Collection[str]) -> None:
 def _bases() -> tuple[str, ...]:
     """Return the folders for temporary files, with every link followed."""
     return tuple(dict.fromkeys(map(os.path.realpath, (tempfile.gettempdir(), "/tmp", "/var/tmp"))))
-
-
-def _opened(name: str, above: int | None) -> int:
-    """Open a folder whose owner is let in, also if a program has closed it.
-
-    Raises:
-        OSError: it is not a folder, or somebody else has it.
-    """
-    fd = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
-    try:
-        os.chmod(f"/proc/self/fd/{fd}", stat.S_IRWXU)
-        return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
-    finally:
-        os.close(fd)
-
-
-def _is_less(top: int, name: str) -> bool:
-    """Remove what lies at a name. The folders in it move up to the top, because a program may have nested them deeper
-    than any path or stack. Return whether anything was removed or moved.
-    """
-    is_less = False
-    with suppress(OSError):
-        if not _is_folder(top, name):
-            os.unlink(name, dir_fd=top)
-            return True
-        folder = _opened(name, top)
-        try:
-            for each in os.listdir(folder):
-                with suppress(OSError):
-                    if _is_folder(folder, each):
-                        os.close(_opened(each, folder))  # its owner may move it then
-                        os.rename(each, secrets.token_hex(16), src_dir_fd=folder, dst_dir_fd=top)
-                    else:
-                        os.unlink(each, dir_fd=folder)
-                    is_less = True
-        finally:
-            os.close(folder)
-        os.rmdir(name, dir_fd=top)
-        is_less = True
-    return is_less
-
-
-def _is_folder(above: int, name: str) -> bool:
-    return stat.S_ISDIR(os.lstat(name, dir_fd=above).st_mode)

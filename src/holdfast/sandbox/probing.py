@@ -15,13 +15,13 @@ import json
 import os
 import resource
 import secrets
-import shutil
 import socket
 import sys
 import tempfile
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
+from holdfast import depths
 from holdfast.protocol.fence import Fence, Launch, Sandbox
 from holdfast.sandbox.probe_child import begun
 from holdfast.sandbox.process import Ended, Processes
@@ -89,7 +89,8 @@ def _own_folder() -> Iterator[str]:
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            depths.remove(folder)
         os.close(lock)
 
 
@@ -102,7 +103,7 @@ def _remove_left() -> None:
             try:
                 if os.fstat(folder).st_uid == os.getuid():
                     fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    shutil.rmtree(path, ignore_errors=True)
+                    depths.remove(path)
             finally:
                 os.close(folder)
 

@@ -81,12 +81,14 @@ def clone(git: str, repository: Repository, to: Path, own: OwnPlaces) -> tuple[s
 
 def _add_objects(common: str, made: Path) -> None:
     """Add the objects that a clone does not have."""
-    source = Path(common, "objects")
-    for path in source.rglob("*"):
-        target = made / "objects" / path.relative_to(source)
-        if path.is_file() and path.parent.name != "info" and not path.is_symlink() and not target.exists():
-            target.parent.mkdir(exist_ok=True)
-            shutil.copyfile(path, target)
+    # Git has them in folders of `objects`, and none deeper.
+    for folder in Path(common, "objects").iterdir():
+        is_followed = folder.is_dir() and not folder.is_symlink() and folder.name != "info"
+        for path in folder.iterdir() if is_followed else ():
+            target = made / "objects" / folder.name / path.name
+            if path.is_file() and not path.is_symlink() and not target.exists():
+                target.parent.mkdir(exist_ok=True)
+                shutil.copyfile(path, target)
 
 
 def ask_git(command: Sequence[str], environment: Mapping[str, str], what: str, given: str = "") -> str:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -23,6 +22,7 @@ from tempfile import TemporaryDirectory, gettempdir
 
 import msgspec
 
+from holdfast import depths
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.locks import Lock, try_lock
 from holdfast.policy.paths import is_inside
@@ -181,7 +181,7 @@ def sweep(folder: str) -> None:
                     if age_ms > _LEFT_MS:  # a younger one may not have its lock yet
                         with _locked(entry.path) as lock:
                             if lock == "ours":
-                                shutil.rmtree(entry.path)
+                                depths.remove(entry.path)
 
 
 @contextmanager

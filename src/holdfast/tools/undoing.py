@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from msgspec.structs import replace
 
+from holdfast.depths import walked
 from holdfast.protocol.fence import Undone
 from holdfast.sandbox import own_folder
 from holdfast.sandbox.mounted import is_blank
@@ -137,11 +138,11 @@ def _put_aside_since(trace: Trace) -> Iterator[str]:
     """Yield where something was put aside after a command began."""
     since_ns = (trace.looked_ms - _COARSE_MS) * 1_000_000
     for top in trace.writable if trace.looked_ms else ():
-        for folder, folders, files in os.walk(top):
-            for name in filter(is_aside, (*folders, *files)):
+        for folder, entries in walked(top):
+            for entry in entries or ():
                 with suppress(OSError):
-                    if os.lstat(os.path.join(folder, name)).st_ctime_ns >= since_ns:
-                        yield os.path.join(folder, name.partition(ASIDE)[0])
+                    if is_aside(entry.name) and entry.stat(follow_symlinks=False).st_ctime_ns >= since_ns:
+                        yield os.path.join(folder, entry.name.partition(ASIDE)[0])
 
 
 def _end(left: Mapping[str, Trace]) -> None:
