@@ -26,6 +26,7 @@ from holdfast.protocol.settings import Autonomy
 DENIED = [
     ".git/hooks/pre-commit", ".git/config", ".git/config.worktree", ".git/info/attributes", ".git/modules/a/config",
     ".git/worktrees/a/gitdir", ".git/rebase-merge/git-rebase-todo", ".git", "sub/.git", "sub/.git/hooks/x",
+    "src/sitecustomize.py", "usercustomize.py",
     ".gitconfig", ".bashrc", ".profile", "home/.zshenv", ".config/fish/config.fish", ".envrc", ".mcp.json",
     ".vscode/tasks.json", ".vscode", ".idea/workspace.xml", ".agent/x", ".agents/x", ".claude/settings.json",
     ".codex/config.toml", ".cursor/rules", ".holdfast/skills/x", ".local/bin/ls", ".vimrc", ".config/nvim/init.lua",
@@ -146,7 +147,7 @@ def test_a_link_to_a_file_that_is_asked_about_is_refused_so_that_a_person_sees_w
     assert "by its own path" in problem.reason
 
 
-@pytest.mark.parametrize("pattern", ["*", "*.json", "?*", "src/*", "[a-z]*"])
+@pytest.mark.parametrize("pattern", ["*", "*.json", "*.py", "?*", "src/*", "[a-z]*"])
 def test_a_pattern_for_ordinary_names_matches_no_file_that_is_denied(pattern: str) -> None:
     assert steering(pattern, "/ws") is None
 

@@ -646,7 +646,7 @@ def test_a_command_cannot_change_the_holdfast_that_is_installed_in_the_workspace
 ) -> None:
     installed = workspace / ".venv"
     installed.mkdir()
-    monkeypatch.setattr(fencing, "_OURS", (str(installed), "/usr"))
+    monkeypatch.setattr(fencing, "OURS", (str(installed), "/usr"))
     assert Fences(OwnPlaces((), ()), str(workspace.parent / "me")).fence(str(workspace), WALLS).protected == (
         str(installed),
     )

@@ -21,6 +21,7 @@ import typer
 from msgspec.structs import replace
 
 from holdfast.app import App, Chosen, schema_text, specs_of
+from holdfast.cli.modules import only_from_elsewhere
 from holdfast.config.files import TEXT_MAX_BYTES, Unreadable, read_text
 from holdfast.config.load import load
 from holdfast.config.paths import Home, expanded, is_folder
@@ -200,14 +201,16 @@ def workspace_of(flags: RunFlags, recorded: Settings | None) -> Path:
     """Return the workspace of the user, in which tools work, or in a copy of it.
 
     Raises:
-        UsageError: It is not a folder.
+        UsageError: It is not a folder, or Python looks for modules there first.
     """
     past = (recorded.tools.copy_of or recorded.tools.workspace) if recorded else ""
     named = flags.workspace or past
     folder = expanded(named) if named else Path.cwd()
     if not is_folder(folder):
         raise UsageError(f"The workspace {folder} is not a folder.", hint="Name another one with -w DIR.")
-    return folder.resolve()
+    folder = folder.resolve()
+    only_from_elsewhere([str(folder)])
+    return folder
 
 
 def configured(home: Home, flags: RunFlags, recorded: Settings | None) -> Config:
@@ -313,6 +316,7 @@ def chosen(
         schema=_schema(flags.output_schema) if flags.output_schema else past.output.schema if past else "",
         is_terminal=is_terminal,
     )
+    only_from_elsewhere(fresh.settings.policy.walls.write)
     needs_plan = flags.needs_plan or (past is not None and past.conduct.needs_plan)
     copy_of = str(workspace) if copy is not None else ""
     settings = changed(fresh.settings, needs_plan=needs_plan, copy_of=copy_of)

@@ -48,6 +48,8 @@ class Named(NamedTuple):
     """Paths in any folder, with everything under them. With `$` at the end, only the name itself."""
     but: tuple[str, ...] = ()
     """The last parts of paths that it does not mean."""
+    is_plain: bool = False
+    """No pattern counts as one of its names: `*.py` means others."""
 
 
 STEERING: tuple[Named, ...] = (
@@ -71,6 +73,9 @@ STEERING: tuple[Named, ...] = (
         ".sqliterc", ".rprofile", ".irbrc", ".pythonrc", ".pythonrc.py", ".ipython", ".config/pip",
         ".m2/settings.xml", ".ssh",
     )),
+    Named("deny", "Python runs it whenever it starts", (
+        "sitecustomize", "sitecustomize.py", "usercustomize", "usercustomize.py",
+    ), is_plain=True),
     Named("deny", "it controls an editor or an agent", (
         ".mcp.json", ".vscode", ".idea", ".agent", ".agents", ".claude", ".codex", ".cursor", ".holdfast",
         ".zed", ".gemini", ".windsurf", ".kiro", ".continue", ".roo", ".opencode",
@@ -129,8 +134,9 @@ def steering(path: str, workspace: str) -> tuple[str, Named] | None:
     for row in STEERING:
         if any(names[-2:] == place.split("/") for place in row.but):
             continue
+        is_wild = row.verdict == "deny" and not row.is_plain
         for place in row.names:
-            if _leads_to(names, place, len(chosen) if is_chosen else 0, may_be_wild=row.verdict == "deny"):
+            if _leads_to(names, place, len(chosen) if is_chosen else 0, may_be_wild=is_wild):
                 return place.rstrip("$"), row
     return None
 

@@ -10,7 +10,6 @@ has the lists of names. `sandbox` keeps the process inside.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from threading import Lock
@@ -26,6 +25,7 @@ from holdfast.policy.rules import is_configured
 from holdfast.protocol.fence import Backend, Fence, Launch, Sandbox, Undone, Walled
 from holdfast.protocol.ports import Tool
 from holdfast.protocol.settings import Policy, Walls
+from holdfast.sandbox.installed import OURS
 from holdfast.sandbox.mounted import is_blank
 from holdfast.sandbox.probing import interpreter
 from holdfast.sandbox.process import Processes
@@ -50,8 +50,6 @@ from holdfast.tools.undoing import Undoing
 if TYPE_CHECKING:
     from holdfast.access.credentials import Credentials
 
-_OURS = (sys.prefix, str(Path(sys.executable).absolute().parent), str(Path(__file__).parents[1]))
-"""From where programs outside the sandbox come, like the proxy. Holdfast may be installed in the workspace."""
 STARTING = frozenset(
     {"shell", "grep", "read_output", "web_fetch", "web_search", "git_status", "git_diff", "git_log"}
 )
@@ -253,7 +251,7 @@ class Fences:
         fence = _filled(rules, look, self._own.homes)
         masked = (path for path in fence.masked if path not in self._own.homes)
         # The files of an installed Holdfast have other names in the cache of what installed it.
-        ours = {*map(os.path.realpath, (*_OURS, *libraries()))}
+        ours = {*map(os.path.realpath, (*OURS, *libraries()))}
         protected = (path for path in fence.protected if path not in ours)
         with self._lock:
             named = self._names.found(masked, protected, (*fence.writable, *fence.readable))
@@ -496,7 +494,7 @@ def _filled(rules: Fence, look: _Look, homes: Iterable[str]) -> Fence:
             *(path for folder in (*look.found, *look.others, *look.shown) for path in folder.sockets),
             *_led_to(links, workspace, roots),
         ),
-        protected=tuple(_protected((*fixed_now, *look.led, *_OURS, *libraries()), rules.writable)),
+        protected=tuple(_protected((*fixed_now, *look.led, *OURS, *libraries()), rules.writable)),
     )
 
 
