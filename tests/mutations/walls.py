@@ -10,6 +10,7 @@ _FILTER = "tests/sandbox/test_seccomp.py"
 _FENCES = "tests/tools/test_fencing.py"
 _CLI = "tests/cli/test_sandbox.py"
 _LIMITS = "tests/tools/test_limits_named.py"
+_PLACES_OF_GIT = "tests/tools/test_git_places.py"
 _PLACES = "tests/sandbox/test_places.py"
 _ARGV = "sandbox/bubblewrap.py"
 _BUILDS = "tools/fencing.py"
@@ -144,6 +145,27 @@ WALLS = (
     ),
     Mutation(
         "calls of x32 are allowed", "sandbox/seccomp.py", "ioctl=16, first_foreign=_X32", "ioctl=16", _FILTER
+    ),
+    Mutation(
+        "what others do in other worktrees is taken back",
+        "tools/fencing.py",
+        '() if backend == "landlock" else look.lists)',
+        "look.lists)",
+        _PLACES_OF_GIT,
+    ),
+    Mutation(
+        "the configuration of a submodule to come is not looked at",
+        "tools/fencing.py",
+        "[(top, deep_in_git(top)) for",
+        "[(top, 0) for",
+        _PLACES_OF_GIT,
+    ),
+    Mutation(
+        "what may be changed in a protected folder is taken back",
+        "tools/kept.py",
+        "stat.S_ISDIR(facts.st_mode) and each not in roots:",
+        "stat.S_ISDIR(facts.st_mode):",
+        "tests/tools/test_kept.py",
     ),
     Mutation(
         "a fence is kept although a folder changed",

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.protocol.fence import Fence, Undone
 from holdfast.tools import kept
@@ -84,6 +85,21 @@ def test_what_a_command_changed_is_as_it_was(workspace: Path, command: str) -> N
     for fd in held.values():
         with pytest.raises(OSError, match="descriptor"):
             os.fstat(fd)
+
+
+@pytest.mark.requirement("L2")
+def test_what_may_be_changed_in_a_protected_folder_stays_changed(workspace: Path) -> None:
+    deep = workspace / "sub/.vscode/deep"
+    copies = keep(replace(fence(workspace), writable=(str(workspace), str(deep))), ())
+    (deep / "tasks.json").write_text("changed")
+    (deep / "new").mkdir()
+    assert righted(copies, {}, lambda _: ()) == Undone()
+    assert sorted(path.name for path in deep.iterdir()) == ["new", "tasks.json"]
+    (deep.parent / "new").mkdir()
+    assert righted(copies, {}, lambda _: ()).changed == (str(deep.parent / "new"),)
+    deep.rename(workspace / "away")
+    assert righted(copies, {}, lambda _: ()).changed == (str(deep),)
+    assert (deep / "tasks.json").read_text() == "changed"
 
 
 @pytest.mark.requirement("L2", "C8")

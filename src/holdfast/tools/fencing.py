@@ -34,7 +34,7 @@ from holdfast.sandbox.system import is_shown
 from holdfast.tools.aside import seen, there
 from holdfast.tools.baseline import older
 from holdfast.tools.blocking import Refused, in_thread
-from holdfast.tools.folders import ADVICE, GIT, NO_COMMANDS, OF_GIT, Folder, Folders, fixed
+from holdfast.tools.folders import ADVICE, GIT, NO_COMMANDS, Folder, Folders, deep_in_git, fixed
 from holdfast.tools.git_folders import OF_OTHERS
 from holdfast.tools.git_identity import git_identity
 from holdfast.tools.git_made import is_loose
@@ -97,12 +97,15 @@ class _Look(NamedTuple):
     """Those that commands may only read, not deep down."""
     fixed: list[str]
     """The paths that nobody may change. Not all of them need to exist."""
+    lists: list[str]
+    """Where a repository elsewhere has what is of its other working trees and submodules."""
     led: tuple[str, ...] = ()
     """What these lead to, and the links on the way. Only known before a command."""
 
     def places(self) -> list[str]:
         """Return these paths, also links to folders that have some."""
-        return [*self.fixed, *(path for folder in (*self.found, *self.others) for path in folder.fixed_links)]
+        links = (path for folder in (*self.found, *self.others) for path in folder.fixed_links)
+        return [*self.fixed, *self.lists, *links]
 
     def opened(self) -> Iterator[str]:
         """Yield the folders that a command had closed."""
@@ -244,11 +247,12 @@ class Fences:
             Refused: no command may run in such a workspace.
         """
         rules = self.rules(workspace, walls, readable, hosts)
-        return self._filled(rules, self._looked(rules, walls))
+        return self._filled(rules, self._looked(rules, walls), self.backend(walls))
 
-    def _filled(self, rules: Fence, look: _Look) -> Fence:
+    def _filled(self, rules: Fence, look: _Look, backend: Backend) -> Fence:
         """Return the rules with what is masked and protected now, under each of its names."""
-        fence = _filled(rules, look, self._own.homes)
+        # What is put back afterwards is lost, and others work in these meanwhile.
+        fence = _filled(rules, look, self._own.homes, () if backend == "landlock" else look.lists)
         masked = (path for path in fence.masked if path not in self._own.homes)
         # The files of an installed Holdfast have other names in the cache of what installed it.
         ours = {*map(os.path.realpath, (*OURS, *libraries()))}
@@ -286,7 +290,7 @@ class Fences:
         workspace, first_more = writable[0], len(writable) - beside
         repository, named = writable[1:first_more], writable[first_more:]
         more = [top for top in named if not is_inside(workspace, top)]
-        of_git = [(top, OF_GIT if top == repository[-1] else 0) for top in dict.fromkeys(repository)]
+        of_git = [(top, deep_in_git(top)) for top in dict.fromkeys(repository)]
 
         def walked(top: str, deep: int | None = None) -> Iterator[Folder]:
             if closed is None:
@@ -298,13 +302,12 @@ class Fences:
             others = [each for top in more for each in walked(top)]
             shown = [each for top in readable for each in self._folders.with_sockets(top)]
         places = [path for folder in repository for path in fixed(folder, GIT, is_folder=True)]
-        # What other working trees and submodules have in a repository elsewhere is not the workspace's.
-        places += [os.path.join(top, name) for top, deep in of_git if deep != OF_GIT for name in OF_OTHERS]
         for top in named:
             places += fixed(top, os.path.basename(top), is_folder=os.path.isdir(top))
         places += [path for folder in (*found, *others) for path in folder.fixed]
         places += [path for path in self._own.settings if is_within(writable, path)]
-        return _Look(found, others, shown, places)
+        lists = [os.path.join(top, name) for top in {*repository} - {*repository[-1:]} for name in OF_OTHERS]
+        return _Look(found, others, shown, places, lists)
 
     def _after(self, trace: Trace) -> tuple[list[str], list[str]]:
         """Return the folders that a command had closed, and where it could make something that controls programs."""
@@ -388,7 +391,7 @@ class Fences:
                     raise Refused(_CHANGED)
                 is_shared = has_others(workspace)
                 look, now_ms = self._looked(rules, walls), SYSTEM_CLOCK.now_ms()
-                fence = self._filled(rules, look)
+                fence = self._filled(rules, look, self.backend(walls))
                 kept = keep(fence, self._own.homes) if is_keeping else None
                 mounted = () if is_keeping else (*fence.masked, *fence.protected)
                 trace = Trace(
@@ -479,11 +482,18 @@ class Fences:
                 raise Refused(f"{NO_COMMANDS}: Holdfast's own files are in it ({home}). {ADVICE}")
 
 
-def _filled(rules: Fence, look: _Look, homes: Iterable[str]) -> Fence:
-    """Return the rules with what is masked and protected now."""
+def _filled(rules: Fence, look: _Look, homes: Iterable[str], whole: Sequence[str]) -> Fence:
+    """Return the rules with what is masked and protected now. `whole`: what is protected with all that is in it, but
+    for what may be changed.
+    """
     workspace = rules.writable[0]
     links = [link for folder in look.found for link in folder.links]
-    fixed_now = (path for path in look.fixed if not is_loose(path))
+    own = [root for root in rules.writable if is_within(whole, root)]
+    fixed_now = (
+        path
+        for path in look.fixed
+        if not is_loose(path) and (is_within(own, path) or not is_within(whole, path))
+    )
     roots = (*rules.writable, *rules.readable)
     return replace(
         rules,
@@ -494,7 +504,7 @@ def _filled(rules: Fence, look: _Look, homes: Iterable[str]) -> Fence:
             *(path for folder in (*look.found, *look.others, *look.shown) for path in folder.sockets),
             *_led_to(links, workspace, roots),
         ),
-        protected=tuple(_protected((*fixed_now, *look.led, *OURS, *libraries()), rules.writable)),
+        protected=tuple(_protected((*fixed_now, *whole, *look.led, *OURS, *libraries()), rules.writable)),
     )
 
 

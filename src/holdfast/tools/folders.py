@@ -32,7 +32,7 @@ GIT = ".git"
 OTHER_PEOPLES = {"node_modules": 1, "site-packages": 1, "__pycache__": 1, ".venv": 2, "venv": 2}
 """Folders of other people's files, and how many folders deep they are looked into, for anything but secrets. A
 thousand folders take 4 ms at each look."""
-OF_GIT = -1
+_OF_GIT = -1
 """Instead of a number of folders: git folders are there, and only their places and their own lists count."""
 _GIT_ITSELF = -2
 """The same for a folder called `.git`, whose places are known by its name."""
@@ -147,6 +147,11 @@ class Folders:
                 del self._known[next(iter(self._known))]
 
 
+def deep_in_git(folder: str) -> int:
+    """Return how many folders deep to look into the folder of a repository."""
+    return _GIT_ITSELF if os.path.basename(folder) == GIT else _OF_GIT
+
+
 def fixed(path: str, name: str, *, is_folder: bool) -> Iterator[str]:
     """Yield what nobody may change at a path, if this is its name."""
     for rest in fixed_places(name, is_folder=is_folder):
@@ -251,12 +256,12 @@ def _lists(folder: str) -> list[str]:
 
 
 def _is_in_git(left: int | None) -> bool:
-    return left in (OF_GIT, _GIT_ITSELF)
+    return left in (_OF_GIT, _GIT_ITSELF)
 
 
 def _is_followed(name: str, left: int | None, *, is_git: bool) -> bool:
     """Return whether to look into a folder. `is_git`: the one that has it is a git folder."""
-    if left == _GIT_ITSELF or (left == OF_GIT and is_git):
+    if left == _GIT_ITSELF or (left == _OF_GIT and is_git):
         return name in OF_OTHERS
     return name == GIT or left is None or bool(left)
 
@@ -264,7 +269,7 @@ def _is_followed(name: str, left: int | None, *, is_git: bool) -> bool:
 def _depth(name: str, left: int | None) -> int | None:
     """Return how many folders deep to look below a folder; None: to the bottom."""
     if _is_in_git(left):
-        return OF_GIT
+        return _OF_GIT
     if name == GIT:
         return _GIT_ITSELF
     if left is not None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -64,7 +64,9 @@ class Kept(msgspec.Struct, frozen=True):
     copies: Mapping[str, _Copy]
     """By path. A folder comes before what is in it."""
     above: Mapping[str, tuple[int, int]]
-    """Folders that hold something protected, with the device and inode of each, a folder before what is in it."""
+    """Folders that hold something protected, or lie in it and may be changed, with the device and inode of each, a
+    folder before what is in it.
+    """
     tops: tuple[str, ...]
     """The paths that the fence protects."""
     roots: tuple[str, ...]
@@ -96,7 +98,7 @@ def keep(fence: Fence, homes: Iterable[str]) -> Kept:
     copies: dict[str, _Copy] = {}
     left = MAX_BYTES
     for path in fence.protected:
-        for each, facts in _readable(path):
+        for each, facts in _readable(path, fence.writable):
             try:
                 copies[each] = _copy(each, facts)
             except OSError as error:
@@ -138,7 +140,7 @@ def put_back(kept: Kept, held: Mapping[str, int] = MappingProxyType({})) -> Undo
             if not _is_made_again(path, copy, kept.tops):
                 stuck.append(path)
             changed.append(path)
-        if stat.S_ISDIR(copy.mode):
+        if stat.S_ISDIR(copy.mode) and path not in kept.roots:
             changed += _emptied(path, kept)
     return Undone(tuple(changed), tuple(stuck))
 
@@ -169,8 +171,10 @@ def righted(
 
 
 def _above(fence: Fence) -> list[str]:
-    """Return the folders between what may be changed and what is protected there, from the top down."""
-    found = {
+    """Return the folders between what may be changed and what is protected there, and those in what is protected that
+    may be changed, from the top down.
+    """
+    found = {root for root in fence.writable if is_within(fence.protected, root)} | {
         parent
         for path in fence.protected
         for parent in map(str, Path(path).parents)
@@ -183,26 +187,26 @@ def _unread(path: str, error: OSError) -> Refused:
     return Refused(_TOO_MUCH.format(what=f"the protected file {path} cannot be read ({error.strerror})"))
 
 
-def _readable(path: str) -> Iterator[tuple[str, os.stat_result]]:
+def _readable(path: str, roots: Collection[str]) -> Iterator[tuple[str, os.stat_result]]:
     """Yield the same as `_below`.
 
     Raises:
         Refused: a folder cannot be read.
     """
     try:
-        yield from _below(path)
+        yield from _below(path, roots)
     except OSError as error:
         raise _unread(str(error.filename or path), error) from error
 
 
-def _below(path: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield a path and, if it is a folder, all that is in it."""
+def _below(path: str, roots: Collection[str]) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield a path and, if it is a folder, all that is in it, but for what is in one of the roots."""
     following = [path]
     while following:
         each = following.pop()
         facts = os.lstat(each)
         yield each, facts
-        if stat.S_ISDIR(facts.st_mode):
+        if stat.S_ISDIR(facts.st_mode) and each not in roots:
             following += sorted((os.path.join(each, name) for name in os.listdir(each)), reverse=True)
 
 
