@@ -624,6 +624,36 @@ async def test_a_program_is_found_behind_folders_of_the_path_that_cannot_be_read
     assert (await processes.run(alone, lambda _: None)).output == f"Linux\n{os.defpath}\n"
 
 
+@pytest.mark.requirement("L2")
+async def test_a_program_is_found_behind_a_link_to_one_that_is_not_shown(
+    processes: Processes, scene: Scene
+) -> None:
+    """As where a virtual environment is active whose Python lies in a home."""
+    hidden, first, later = (
+        scene.workspace.parent / name for name in ("hidden", "workspace/a", "workspace/b b")
+    )
+    for folder, says in ((hidden, "hidden"), (later, "later $0 $1")):
+        folder.mkdir()
+        for name in ("python", "uname"):
+            (folder / name).write_text(f'#!/bin/sh\necho "{says}"\n')
+            (folder / name).chmod(0o755)
+    first.mkdir()
+    (first / "python").symlink_to(hidden / "python")
+    (first / "alone").symlink_to(hidden / "uname")
+    (first / "uname").symlink_to("/usr/bin/uname")
+    launch = scene.launch("python '1 2'; env python 3; uname; alone; ls $TMPDIR/../bin; which -a python")
+    search = {"PATH": f"{first}:{later}:/usr/bin:/bin"}
+    ended = await processes.run(replace(launch, env=launch.env | search), lambda _: None)
+    *told, own, _, _ = ended.output.splitlines()
+    assert told[:3] == [f"later {later}/python 1 2", f"later {later}/python 3", "Linux"]
+    assert (told[3].endswith("alone: Permission denied"), told[4]) == (True, "python")
+    assert own.endswith("/bin/python")
+    (first / "python").unlink()
+    (first / "python").symlink_to(later / "uname")
+    ended = await processes.run(replace(launch, env=launch.env | search), lambda _: None)
+    assert ended.output.startswith(f"later {first}/python 1 2\n")
+
+
 @pytest.mark.requirement("L2", "H1")
 def test_what_has_no_variables_is_found_when_driver_keeper_and_guard_were_killed(tmp_path: Path) -> None:
     key = f"{KEY}-killed"

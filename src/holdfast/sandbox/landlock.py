@@ -11,7 +11,7 @@ change what is protected there, which `tools.kept` puts back afterwards.
 """
 
 # The system has hundreds of files that are allowed one by one.
-# ruff: noqa: PTH110, PTH112, PTH114, PTH117, PTH118, PTH208
+# ruff: noqa: PTH110, PTH112, PTH114, PTH118, PTH208
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from holdfast.sandbox import proxy, proxy_tls, seccomp, trees
 from holdfast.sandbox.landlock_rights import OF_FILES
 from holdfast.sandbox.own_folder import new_name
 from holdfast.sandbox.probing import attempt
+from holdfast.sandbox.searched import SearchPaths
 from holdfast.sandbox.system import SYSTEM, limits, secrets_of_system
 
 LEAVES_OPEN = (
@@ -70,7 +71,7 @@ _KERNEL = tuple(
 )  # fmt: skip
 """Nothing about other processes, not even their arguments. `self` is the first program only: what it starts has a
 folder that nobody can name before."""
-_HOME, _TEMPORARY, _AUTHORITIES = "home", "tmp", "authorities.pem"
+_HOME, _TEMPORARY, _PROGRAMS, _AUTHORITIES = "home", "tmp", "bin", "authorities.pem"
 """What is in the own folder of a call."""
 _FIRST_FD = 100
 """Above the descriptors that tools pass."""
@@ -95,6 +96,7 @@ class Landlock:
             self._handled.append(_SCOPES)
         self._hidden: tuple[str, ...] | None = None
         self._system: list[tuple[str, int]] = []
+        self._paths = SearchPaths()
         self._filters = {each: seccomp.shared_program(has_network=each) for each in (False, True)}
         self._found: Finding | None = None
 
@@ -130,14 +132,19 @@ class Landlock:
             for path, content in fence.files.items()
             if known_home and is_inside(known_home, path)
         }
+        search, programs = self._paths.inside(launch.env.get("PATH", ""), (*opened.values(), own))
         rights = Rights(
             handled=tuple(self._handled),
             opened=tuple((fd, granted[path]) for fd, path in opened.items()),
             paths=(*self._of_system(), *self._of_shared_memory()),
             own=own,
             own_rights=self._all,
-            folders=(_HOME, _TEMPORARY),
-            files={**({_AUTHORITIES: launch.authorities.decode()} if launch.authorities else {}), **moved},
+            folders=(_HOME, _TEMPORARY, _PROGRAMS),
+            files={
+                **({_AUTHORITIES: launch.authorities.decode()} if launch.authorities else {}),
+                **moved,
+                **{f"{_PROGRAMS}/{name}": script for name, script in programs.items()},
+            },
             links={_moved(path, known_home): path for path in _within(known_home, opened.values())},
             tag_limit=seccomp.TAG_LIMIT,
             tag=trees.tag(launch.key),
@@ -147,7 +154,6 @@ class Landlock:
             way_fd=launch.way_fd,
         )
         is_home_shown = is_within(opened.values(), known_home)
-        path = launch.env.get("PATH")
         return replace(
             launch,
             rights=rights,
@@ -156,7 +162,11 @@ class Landlock:
             processes=fence.processes,
             env={
                 **launch.env,
-                **({"PATH": _seen_of(path, (*opened.values(), own))} if path is not None else {}),
+                **(
+                    {"PATH": f"{own}/{_PROGRAMS}:{search}" if programs else search}
+                    if "PATH" in launch.env
+                    else {}
+                ),
                 **({"HOME": home} if not is_home_shown else {}),
                 "TMPDIR": temporary,
                 **variables,
@@ -197,20 +207,6 @@ def _seen(fence: Fence) -> Iterator[str]:
     """Yield what a fence lets a process read, without what it hides there."""
     for root in filter(os.path.exists, fence.readable):
         yield from parts(root, fence.masked)
-
-
-def _seen_of(path: str, shown: Collection[str]) -> str:
-    """Return a search path without the folders that a process cannot read. They exist for it, so a shell would choose
-    a program there, and fail, where another folder has one, too.
-    """
-    roots = (*SYSTEM, *shown)
-    folders = path.split(os.pathsep)
-    seen = (
-        folder
-        for folder in folders
-        if not os.path.isabs(folder) or is_within(roots, os.path.realpath(folder))
-    )
-    return os.pathsep.join(seen) or os.defpath
 
 
 def parts(root: str, hidden: Iterable[str]) -> Iterator[str]:

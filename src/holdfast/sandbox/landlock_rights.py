@@ -165,7 +165,8 @@ def _furnished(kept: Kept) -> int:
         os.mkdir(name, 0o700, dir_fd=own)
     for path, content in kept["files"].items():
         folder, name = _beside(own, path)
-        fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
+        mode = 0o700 if content.startswith("#!") else 0o600
+        fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=folder)
         with open(fd, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(content)
         os.close(folder)
