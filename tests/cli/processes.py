@@ -317,14 +317,14 @@ class _Drawn(pyte.Screen):
     def index(self) -> None:
         """Move down one line. The first line goes up if this was the last one."""
         if self.cursor.y == self.lines - 1:
-            self.above.append(self.display[0].rstrip())
+            self.above.append(self._first_line())
         super().index()
 
     def resize(self, lines: int | None = None, columns: int | None = None) -> None:
         """Change the size. Lines below the cursor go first, as on most terminals."""
         rows = lines or self.lines
         while self.cursor.y >= rows:
-            self.above.append(self.display[0].rstrip())
+            self.above.append(self._first_line())
             at = self.cursor.x, self.cursor.y - 1
             self.cursor_position(0, 0)
             self.delete_lines(1)
@@ -333,6 +333,14 @@ class _Drawn(pyte.Screen):
             self.buffer.pop(row, None)
         self.lines = rows
         super().resize(rows, columns)
+
+    def _first_line(self) -> str:
+        """The first line of `display`, which by itself draws all of them."""
+        lines, self.lines = self.lines, 1
+        try:
+            return self.display[0].rstrip()
+        finally:
+            self.lines = lines
 
 
 def resize(fd: int, columns: int, rows: int) -> None:

@@ -32,6 +32,7 @@ from typing import Any, cast
 from unittest.mock import patch
 
 import holdfast
+from holdfast.redact.likely import GATE
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 CUSTOMIZED = Path(__file__).with_name("customized")
@@ -39,6 +40,17 @@ CUSTOMIZED = Path(__file__).with_name("customized")
 _MOST_CHARS = 10_000
 """The longest command, which is sent as one packet."""
 _KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "TZ", "VIRTUAL_ENV")
+_LATE = (
+    "aiohttp", "encodings.utf_8_sig", "genai_prices.data", "jsonschema_rs", "prompt_toolkit.input.vt100",
+    "prompt_toolkit.key_binding.bindings.search", "tree_sitter_bash",
+)  # fmt: skip
+"""Modules that commands load when they need them."""
+_WARMING = (
+    "run Hello --model script:script.jsonl", "show last", "show last --events --json", "sessions", "approvals",
+    "fsck", "undo last", "rewind last --to 1", "resume last", "fork last", "accept last", "approve last",
+    "replay last", "chat --help",
+)  # fmt: skip
+"""What a nursery does once for all the processes that it forks. Some of it is refused, which is enough."""
 _ONLY_OF_POPEN = frozenset(
     {"preexec_fn", "umask", "pass_fds", "start_new_session", "process_group", "user", "group"}
 )
@@ -178,7 +190,7 @@ def _close(door: socket.socket, process: subprocess.Popen[bytes]) -> None:
 
 def main() -> None:
     """Fork every process that the tests ask for, and report how each ended, until the tests are over."""
-    for name in ("aiohttp", "genai_prices", "jsonschema_rs", "prompt_toolkit", *modules()):
+    for name in (*_LATE, *modules()):
         import_module(name)
     door = socket.socket(fileno=int(sys.argv[1]))
     warm_up()
@@ -214,8 +226,8 @@ def main() -> None:
 
 
 def warm_up() -> None:
-    """Run the commands that tests start most, in a home of their own: what is compiled or looked up when it is used
-    for the first time is then there. It takes a quarter off the work of each `holdfast run`."""
+    """Run the commands that tests start most, in a home of their own: what is compiled, built or looked up when it is
+    used for the first time is then there. It halves the work of each command."""
     handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
     streams = [os.dup(1), os.dup(2)]
     with TemporaryDirectory() as place, chdir(place), patch.dict(os.environ, HOLDFAST_HOME=f"{place}/home"):
@@ -224,8 +236,10 @@ def warm_up() -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         for own in (1, 2):
             os.dup2(nowhere, own)
-        for words in (["run", "Hello", "--model", "script:script.jsonl"], ["show", "last"], ["sessions"]):
-            sys.argv = ["holdfast", *words]
+        while not GATE.is_made:  # a process makes it only after some texts
+            GATE.is_open("0123456789")
+        for line in _WARMING:
+            sys.argv = ["holdfast", *line.split()]
             with suppress(SystemExit):
                 runpy.run_module("holdfast", run_name="__main__", alter_sys=False)
     for own, stream in enumerate(streams, 1):

@@ -35,6 +35,7 @@ TAKES_A_PATH = frozenset(
 )  # fmt: skip
 BOUNDED = {
     "app.py:factory": "one entry for each name in the code, and each that the configuration has",
+    "cli/commands.py:command_of": "the commands of the table",
     "cli/editor.py:deque": "what a person typed during one turn",
     "context/clip_json.py:deque": "the parts of one value, whose size has a bound",
     "core/rules.py:_rules_at": "one entry for each moment of a turn",

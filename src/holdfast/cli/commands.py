@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import shlex
 from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -114,8 +115,12 @@ def _advice(name: str) -> str:
     return f" To run a task, type `holdfast run {shlex.quote(name)}`." if " " in name.strip() else ""
 
 
+@cache
 def command_of(target: Any, name: str) -> Command:
-    """Turn a function, or a Typer with subcommands, into a command."""
+    """Turn a function, or a Typer with subcommands, into a command.
+
+    To make one costs more than what most commands do, and a process may run many.
+    """
     if isinstance(target, typer.Typer):
         command: Command = typer.main.get_command(target)
         command.name = name

@@ -14,7 +14,7 @@ import typer
 
 from holdfast import __version__
 from holdfast.cli.called import remember_call
-from holdfast.cli.commands import LazyGroup
+from holdfast.cli.commands import LazyGroup, command_of
 from holdfast.cli.edge import folder_lost, tell_bug, tell_error, tell_usage
 from holdfast.cli.terminal import columns, legible, mute, output_lost
 from holdfast.errors import HoldfastError
@@ -95,7 +95,7 @@ def _help_cells() -> int:
 
 
 def _invoke(arguments: list[str]) -> int:
-    group = typer.main.get_command(app)
+    group = command_of(app, "holdfast")
     try:
         if _COMPLETE in os.environ:
             group.main([], prog_name="holdfast")  # answers the shell, and exits
