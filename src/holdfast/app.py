@@ -375,12 +375,12 @@ async def open_app(
             inside = (sandbox, own, config.policy.walls, credentials, traces)
             enclosed = factory(_ENCLOSED)(*inside) if sandbox else None
             hooks = factory(_HOOKS)(config.hooks, redact, environ, factories(), enclosed)
-        if hooks is not None:
             open_rooms.push_async_callback(_close, "What hooks left", hooks)
         notifier = None
         if config.notify_command:
-            folder, flag = (home.folder, _home_flag(home, environ)) if home is not None else (None, "")
-            notifier = factory(_NOTIFIER)(config.notify_command, folder, flag, redact, environ)
+            place = (home.folder, _home_flag(home, environ)) if home is not None else (None, "")
+            written = config.policy.walls.write
+            notifier = factory(_NOTIFIER)(config.notify_command, *place, redact, environ, written)
             open_rooms.push_async_callback(_close, "What notifies you", notifier)
         tools = factory(_TOOLS)(
             extra_tools,

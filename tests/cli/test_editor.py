@@ -12,6 +12,7 @@ from unicodedata import normalize
 
 import pytest
 
+from holdfast.cli.written import edited_elsewhere
 from tests.cli.processes import Cli, calls, says
 
 SECRET = "sk-proj-" + "a1B2c3D4" * 6
@@ -205,6 +206,19 @@ def test_ctrl_x_ctrl_e_edits_the_message_in_another_editor(cli: Cli) -> None:
         screen.until("Understood.")
     assert (cli.workspace / "seen").read_text() == "draft"
     assert sent(cli) == ["two lines\nof it"]
+
+
+@pytest.mark.requirement("L2")
+def test_an_editor_that_a_command_may_have_made_is_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (planted := tmp_path / "bin" / "vi").parent.mkdir()
+    planted.write_text("#!/bin/sh\n")
+    planted.chmod(0o755)
+    monkeypatch.setenv("PATH", str(planted.parent))
+    monkeypatch.setenv("VISUAL", "vi")
+    assert edited_elsewhere("draft", str(tmp_path)) is None
+    assert edited_elsewhere("draft", str(tmp_path / "ws")) == "draft"
 
 
 @pytest.mark.parametrize("editor", ["no-such-editor", "false", 'vi "x'])

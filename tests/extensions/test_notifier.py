@@ -62,6 +62,28 @@ async def test_a_program_that_hangs_is_ended_and_told(
     assert ran(tmp_path) == 0
 
 
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize("where", ["ws", "more"])
+async def test_a_program_that_a_command_may_have_made_is_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}/{where}/bin:{os.environ['PATH']}")
+    for name in ("env", "notify-me"):
+        planted = tmp_path / where / "bin" / name
+        planted.parent.mkdir(parents=True, exist_ok=True)
+        planted.write_text(f"#!/bin/sh\necho >> {tmp_path}/ran\n")
+        planted.chmod(0o755)
+    told = list[Notified]()
+    for command in (("env",), ("sh", "-c", "env"), ("notify-me",), (str(planted),)):
+        made = ConfiguredNotifier(command, None, "", Redactor(), os.environ, [f"{tmp_path}/more"])
+        async with aclosing(made):
+            told.append(await made.notify("s", str(tmp_path / "ws"), DUE, never_over))
+    assert [each.status for each in told] == ["sent", "sent", "failed", "failed"]
+    assert "notify-me is in no folder of PATH" in told[2].problem
+    assert "lies where commands can change it" in told[3].problem
+    assert ran(tmp_path) == 0
+
+
 @pytest.mark.requirement("L7")
 @pytest.mark.parametrize("checks", [0, 1])
 async def test_what_a_driver_without_its_lease_did_not_start_the_next_one_starts(

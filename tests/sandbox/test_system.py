@@ -17,7 +17,7 @@ from holdfast.sandbox import bubblewrap, landlock, system, watched
 from holdfast.sandbox.bubblewrap import Bubblewrap
 from holdfast.sandbox.landlock import Landlock
 from holdfast.sandbox.process import Processes
-from holdfast.sandbox.system import program_outside
+from holdfast.sandbox.system import program_outside, search_path
 from holdfast.testing.clock import never_over
 from holdfast.tools import fencing
 from holdfast.tools.own import OwnPlaces
@@ -292,3 +292,25 @@ def test_no_program_of_a_folder_that_commands_may_change_runs_outside(
     assert not program_outside("git")
     monkeypatch.setenv("PATH", f"bin:{planted.parent}:/usr/local/bin:/usr/bin:/bin")
     assert program_outside("sh") == os.path.realpath("/bin/sh")
+
+
+@pytest.mark.requirement("L2")
+def test_a_command_cannot_close_its_folder_so_that_a_program_runs_outside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (planted := tmp_path / "git").write_text("#!/bin/sh\n")
+    planted.chmod(0o555)
+    tmp_path.chmod(0o555)  # its owner can undo that
+    monkeypatch.setattr(os, "access", lambda _path, mode, **_: mode != os.W_OK)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert shutil.which("git")
+    assert not program_outside("git")
+
+
+def test_what_a_person_chose_is_looked_for_where_no_command_may_write(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/usr/bin")
+    (tmp_path / "ws" / "bin").mkdir(parents=True)
+    (tmp_path / "in").symlink_to(tmp_path / "ws" / "bin")
+    given = f"bin::{tmp_path}/ws/bin:{tmp_path}/in:{tmp_path}/link:/usr/bin"
+    assert search_path(given, [str(tmp_path / "ws")]) == f"{tmp_path}/link:/usr/bin"
+    assert search_path(given, [str(tmp_path)]) == "/usr/bin"

@@ -13,6 +13,7 @@ import pytest
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.protocol.settings import Walls
 from holdfast.storage.images import Images
+from holdfast.tools import commits
 from holdfast.tools.blocking import Refused
 from holdfast.tools.copying import changes, copy
 from holdfast.tools.fencing import Fences
@@ -96,6 +97,29 @@ def test_git_says_the_same_in_a_copy_of_any_repository(tmp_path: Path, make: Cal
     shared = [path for path in (tmp_path / "copy").rglob("*") if path.is_file() and path.stat().st_nlink > 1]
     assert shared == []
     assert changes(str(tmp_path / "copy"), copied, images) == []
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize("has_git", [True, False])
+def test_no_git_that_a_command_has_put_into_the_workspace_copies_it_or_looks_at_the_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_git: bool
+) -> None:
+    work, images = usual(tmp_path), Images(tmp_path / "home", SYSTEM_CLOCK)
+    (work / ".gitignore").write_text(".venv/\n")
+    for path in ("home", "copy", "usual/.venv/bin"):
+        (tmp_path / path).mkdir(parents=True)
+    (planted := work / ".venv" / "bin" / "git").write_text(
+        f'#!/bin/sh\ntouch {tmp_path}/ran\nexec /usr/bin/git "$@"\n'
+    )
+    planted.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{planted.parent}:{os.environ['PATH']}" if has_git else str(planted.parent))
+    copied = copy(str(work), tmp_path / "copy", OwnPlaces(), images)
+    (tmp_path / "copy" / "a").write_text("two\n")
+    assert "a" in [change.path for change in changes(str(tmp_path / "copy"), copied, images)]
+    assert commits.new_tips(str(tmp_path / "copy"), str(work), OwnPlaces()) == ()
+    assert not (tmp_path / "ran").exists()
+    why = ".git: git is not installed, or only where commands could change it"
+    assert copied.left_out == (() if has_git else (why,))
 
 
 def test_git_is_asked_about_thousands_of_names_of_any_kind(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ import pytest
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.settings import settings_with
 from holdfast.protocol.tools import Allowed
-from holdfast.tools.git import GIT_TOOLS
+from holdfast.tools.git import GIT_TOOLS, NO_GIT
 from holdfast.tools.repository import View
 from tests.tools.conftest import Bench
 
@@ -196,7 +196,7 @@ async def test_a_program_of_the_workspace_is_not_taken_for_git(
     assert (await shown(repo, "git_status")).startswith("## main\n")
     assert not marker.exists()
     monkeypatch.setenv("PATH", str(fake.parent))
-    assert await refused(repo, "git_status") == "git is not installed."
+    assert await refused(repo, "git_status") == NO_GIT
     assert not {spec.name for spec in repo.tools.specs(repo.settings)} & GIT_TOOLS
 
 

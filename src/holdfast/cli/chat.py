@@ -101,6 +101,7 @@ async def _with_editor(talk: Talk) -> None:
         Recall(talk.home.folder, talk.app.redact),
         lambda doing, state, width: status_line(doing, state, talk.settings, width),
         lambda typed: import_module(_SLASH).completed(typed),
+        talk.settings.tools.workspace,
     )
     talk.place = editor
     talk.show_rest()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable
@@ -14,6 +15,7 @@ from prompt_toolkit.history import History as PromptHistory
 from holdfast.cli.pastes import Pastes
 from holdfast.cli.recall import Recall
 from holdfast.config.files import TEXT_MAX_BYTES, Unreadable, read_text
+from holdfast.sandbox.system import search_path
 
 _EDITOR = "vi"
 
@@ -34,15 +36,23 @@ class History(PromptHistory):
         self._recall.add(self._pastes.message(string))
 
 
-def edited_elsewhere(text: str) -> str | None:
-    """Let the person edit a text in the editor that VISUAL or EDITOR names. None if the editor failed."""
+def edited_elsewhere(text: str, workspace: str) -> str | None:
+    """Let the person edit a text in the editor that VISUAL or EDITOR names. None if the editor failed.
+
+    One that lies in the workspace does not count, unless its path is named.
+    """
     with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
         file = Path(folder) / "message.md"
         file.write_text(text, encoding="utf-8")
         file.chmod(0o600)
         try:
             words = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or _EDITOR)
-            if subprocess.run([*words, str(file)], check=False).returncode:
+            program = (
+                shutil.which(words[0], path=search_path(os.environ.get("PATH", os.defpath), [workspace]))
+                if words
+                else None
+            )
+            if program is None or subprocess.run([program, *words[1:], str(file)], check=False).returncode:
                 return None
             return read_text(file, TEXT_MAX_BYTES).removesuffix("\n")
         except (OSError, ValueError, Unreadable):  # ValueError: a quote is not closed

@@ -7,7 +7,8 @@ event that is not over does not run it again.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -16,12 +17,13 @@ import msgspec
 
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.errors import Lapsed
-from holdfast.policy.paths import is_inside
+from holdfast.policy.paths import is_within
 from holdfast.protocol.fence import Launch
 from holdfast.protocol.notify import NotificationDue, Notified, key_of
 from holdfast.protocol.ports import Check
 from holdfast.redact import Redactor
 from holdfast.sandbox.process import Ended, Processes
+from holdfast.sandbox.system import search_path
 from holdfast.sandbox.unnamed import unnamed_file
 
 LIMIT_S = 10.0
@@ -32,7 +34,8 @@ MARKS = "notices"
 _KEPT_MS = 30 * 86_400_000
 _SAID_CHARS = 300
 _NAMES = ("PATH", "HOME", "LANG", "TZ", "TERM")
-_IN_WORKSPACE = "lies in the workspace, where commands can change it, and is run outside of any sandbox"
+_IN_PLACES = "lies where commands can change it, and is run outside of any sandbox"
+_NOWHERE = "is in no folder of PATH, but for those where commands can change it"
 LOST = "the process that ran it ended before it was over"
 
 
@@ -45,6 +48,7 @@ class ConfiguredNotifier:
         home_flag: What the next commands need to find the home; empty if they find it by themselves.
         redact: Masks what the program says.
         environ: The environment, of which the program sees little.
+        writable: Where commands may write beside the workspace.
     """
 
     def __init__(
@@ -54,8 +58,10 @@ class ConfiguredNotifier:
         home_flag: str,
         redact: Redactor,
         environ: Mapping[str, str],
+        writable: Sequence[str] = (),
     ) -> None:
         self._command = tuple(command)
+        self._writable = tuple(writable)
         self._folder = folder / MARKS if folder is not None else None
         self._home_flag = home_flag
         self._redact = redact
@@ -84,14 +90,22 @@ class ConfiguredNotifier:
         next_ = [f"{each}{self._home_flag}" for each in due.next]
         said = {"event": due.about, "session": session, "workspace": workspace, "id": f"{session}-{due.key}"}
         said |= {"status": due.status, "reason": due.reason, "message": due.message}
-        if within := _in_workspace(self._command, workspace):
-            return Notified("failed", f"{within} {_IN_WORKSPACE}")
+        places = [*map(os.path.realpath, (workspace, *map(os.path.expanduser, self._writable)))]
+        searched = search_path(self._environ.get("PATH", os.defpath), places)
+        program = (
+            self._command[0] if "/" in self._command[0] else shutil.which(self._command[0], path=searched)
+        )
+        if program is None:
+            return Notified("failed", f"{self._command[0]} {_NOWHERE}")
+        if within := _in_places((program, *self._command), places):
+            return Notified("failed", f"{within} {_IN_PLACES}")
         with unnamed_file() as stdin:
             stdin.write(msgspec.json.encode({**said, "approvals": due.approvals, "next": next_}))
             stdin.seek(0)
             plain = {name: self._environ[name] for name in _NAMES if name in self._environ}
+            plain |= {"PATH": searched}
             launch = Launch(
-                argv=self._command,
+                argv=(program, *self._command[1:]),
                 cwd=str(Path.home()),  # what a command leaves in the workspace must not decide what is run
                 key=key_of(session, due.key),
                 env=plain
@@ -135,10 +149,10 @@ class ConfiguredNotifier:
             (self._folder / name).unlink(missing_ok=True)
 
 
-def _in_workspace(command: Sequence[str], workspace: str) -> str:
-    """Return the first word that names a file of the workspace; empty if none does."""
-    named = ((word, os.path.realpath(Path.home() / word)) for word in command)
-    return next((word for word, path in named if is_inside(workspace, path) and os.path.isfile(path)), "")  # noqa: PTH113 - long words
+def _in_places(words: Iterable[str], places: Sequence[str]) -> str:
+    """Return the first word that names a file in one of the places; empty if none does."""
+    named = ((word, os.path.realpath(Path.home() / word)) for word in words)
+    return next((word for word, path in named if is_within(places, path) and os.path.isfile(path)), "")  # noqa: PTH113 - long words
 
 
 def _tidy(folder: Path) -> None:

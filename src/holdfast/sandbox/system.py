@@ -179,10 +179,29 @@ def program_outside(name: str) -> str:
     for folder in os.get_exec_path():
         if found := shutil.which(name, path=folder) if folder.startswith("/") else None:
             real = os.path.realpath(found)
-            parent = os.path.dirname(real)
-            if parent in _PROGRAMS or not os.access(parent, os.W_OK):
+            if os.path.dirname(real) in _PROGRAMS or not any(
+                map(_may_change, (real, *map(str, Path(real).parents)))
+            ):
                 return real
     return ""
+
+
+def search_path(path: str, places: Iterable[str]) -> str:
+    """Return a PATH without the folders in which a command could have put a program: those in the places where it may
+    write, and relative ones. What a person chose is looked for in the rest.
+    """
+    roots = [*map(os.path.realpath, places)]
+    folders = (each for each in path.split(os.pathsep) if each.startswith("/"))
+    return os.pathsep.join(
+        each for each in folders if not (is_within(roots, each) or is_within(roots, os.path.realpath(each)))
+    )
+
+
+def _may_change(path: str) -> bool:
+    """Return whether this user can change a file or folder. Its owner can, also without the right to write."""
+    facts = os.stat(path)
+    is_ours = facts.st_uid == os.geteuid() and not os.statvfs(path).f_flag & os.ST_RDONLY
+    return is_ours or os.access(path, os.W_OK)
 
 
 def limits(fence: Fence) -> Mapping[str, int]:

@@ -17,9 +17,9 @@ from itertools import count
 import msgspec
 
 from holdfast.policy.paths import above
+from holdfast.sandbox.system import program_outside
 from holdfast.tools.blocking import Refused
 from holdfast.tools.cloning import ask_git
-from holdfast.tools.ignoring import program
 from holdfast.tools.own import OwnPlaces
 from holdfast.tools.repository import find, view_of, write_config
 
@@ -47,7 +47,7 @@ def new_tips(copy: str, origin: str, own: OwnPlaces) -> tuple[Tip, ...]:
         Refused: git cannot say.
         OSError: one of the repositories cannot be read.
     """
-    git = program(origin)
+    git = program_outside("git")
     if not git or not all(os.path.lexists(os.path.join(folder, ".git")) for folder in (copy, origin)):
         return ()
     with _asked(git, copy, own) as there, _asked(git, origin, own) as here:
@@ -80,7 +80,7 @@ def take_tips(copy: str, origin: str, tips: Sequence[Tip], prefix: str, own: Own
         Refused: git cannot do it.
         OSError: one of the repositories cannot be read.
     """
-    git = program(origin)
+    git = program_outside("git")
     with _asked(git, copy, own) as there, _asked(git, origin, own) as here:
         source = there("rev-parse", "--absolute-git-dir").rstrip("\n")
         here(

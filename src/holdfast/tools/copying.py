@@ -21,10 +21,11 @@ import msgspec
 from holdfast.policy.paths import is_among
 from holdfast.policy.protected import HOME
 from holdfast.protocol.counts import counted
+from holdfast.sandbox.system import program_outside
 from holdfast.storage.images import Images
 from holdfast.tools.blocking import Refused
 from holdfast.tools.cloning import clone
-from holdfast.tools.ignoring import Ignoring, ignoring, program
+from holdfast.tools.ignoring import Ignoring, ignoring
 from holdfast.tools.own import Identity, OwnPlaces, identity
 from holdfast.tools.repository import find
 from holdfast.tools.restoring import LINK, link_content
@@ -44,6 +45,7 @@ _USUAL = (
     "venv/", "node_modules/", ".cache/", ".gradle/", ".DS_Store",
 )  # fmt: skip
 """What is left out beside .gitignore where there is no repository: caches, and what programs install."""
+_NO_GIT = f"{_GIT}: git is not installed, or only where commands could change it"
 _TOO_LARGE = (
     "The workspace {folder} is too large for a copy: it has more than {entries:,} files, or more than {gib} GiB. "
     "Name a smaller folder with -w, or list in .gitignore what is not your work."
@@ -98,12 +100,14 @@ def copy(workspace: str, to: Path, own: OwnPlaces, images: Images) -> Copied:
     left_out: list[str] = []
     tracked: tuple[str, ...] = ()
     exclude = ""
-    if os.path.lexists(os.path.join(workspace, _GIT)) and (git := program(workspace)):
+    is_repository = os.path.lexists(os.path.join(workspace, _GIT))
+    if is_repository and (git := program_outside("git")):
         tracked = clone(git, find(workspace, own), to, own)
         with suppress(FileNotFoundError):
             exclude = (to / _GIT / "info" / "exclude").read_text(errors="surrogateescape")
     else:
         exclude = "\n".join(_USUAL)
+        left_out += [_NO_GIT] if is_repository else []
     with ignoring(workspace, exclude) as asked:
         work = _Copying(workspace, to, own, images, asked, left_out)
         work.copy(tracked)

@@ -23,9 +23,9 @@ from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.protocol.tools import ToolSpec
 from holdfast.redact import Redactor
 from holdfast.sandbox.process import Ended, Processes
+from holdfast.sandbox.system import program_outside
 from holdfast.tools.blocking import Refused, in_thread
 from holdfast.tools.fencing import own_fence
-from holdfast.tools.ignoring import program
 from holdfast.tools.own import OwnPlaces
 from holdfast.tools.readers import reader
 from holdfast.tools.repository import View, borrowed, find, has_entry, view_of, write_config
@@ -35,6 +35,7 @@ from holdfast.tools.web import redactor_of
 from holdfast.tools.workspace import Root, kind_of, look, open_regular, place, refuse_protected
 
 GIT_TOOLS = frozenset({"git_status", "git_diff", "git_log"})
+NO_GIT = "git is not installed, or only where commands could change it."
 TIMEOUT_S = 60.0
 MAX_COMMITS = 200
 COMMITS = 20
@@ -132,9 +133,9 @@ class _GitTool(Unplanned):
 
     async def run(self, arguments: dict[str, Any], context: CallContext) -> RawResult:
         """Return what git prints, or why it fails."""
-        found = program(context.workspace)
+        found = program_outside("git")
         if not found:
-            return RawResult("error", "git is not installed.")
+            return RawResult("error", NO_GIT)
         root = Root(context.workspace, self._own)
         ends_at = asyncio.get_running_loop().time() + context.timeout_s
         try:
@@ -274,7 +275,7 @@ class GitLog(_GitTool):
 
 def are_of_use(workspace: str) -> bool:
     """Return whether these tools can do anything in a workspace: it is in a repository, and git is installed."""
-    return has_entry(workspace) and bool(program(workspace))
+    return has_entry(workspace) and bool(program_outside("git"))
 
 
 def _check_revision(revision: str) -> None:

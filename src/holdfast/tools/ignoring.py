@@ -6,14 +6,13 @@ A repository that a command could change may name programs in its config, so git
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from holdfast.policy.paths import is_inside
+from holdfast.sandbox.system import program_outside
 from holdfast.tools.blocking import Refused
 
 _BATCH_BYTES = 8 << 10
@@ -21,16 +20,6 @@ _BATCH_BYTES = 8 << 10
 _HERE = b"./"
 _FIELDS = 4
 """Git answers each path with the file, line and text of a rule, and the path."""
-
-
-def program(workspace: str) -> str:
-    """Return git's file; empty without one. One in the workspace does not count: it may be anything."""
-    workspace = os.path.realpath(workspace)
-    for folder in os.get_exec_path():
-        found = shutil.which("git", path=folder) if folder.startswith("/") else None
-        if found and not is_inside(workspace, os.path.realpath(found)):
-            return found
-    return ""
 
 
 def bare_environment(home: str) -> dict[str, str]:
@@ -101,13 +90,13 @@ def _ended() -> Refused:
 
 @contextmanager
 def ignoring(folder: str, more: str) -> Iterator[Ignoring | None]:
-    """Ask git about a folder; None if git is not installed.
+    """Ask git about a folder; None without a git that no command could change.
 
     Args:
         folder: Absolute.
         more: Further lines, as in .gitignore.
     """
-    git = program(folder)
+    git = program_outside("git")
     if not git:
         yield None
         return
