@@ -112,6 +112,22 @@ async def test_programs_reach_a_listed_server_and_nothing_else(
     ]
 
 
+@pytest.mark.requirement("H4")
+@pytest.mark.parametrize("turns", [0, 2])
+async def test_a_cut_counts_also_while_the_way_out_is_being_made(
+    processes: Processes, server: WebServer, tmp_path: Path, turns: int
+) -> None:
+    call = launch(tmp_path, f"curl -sS {server.url('/')}", f"127.0.0.1:{server.port}")
+    running = asyncio.create_task(processes.run(call, lambda _: None))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    processes.cut(call.key)
+    ended = await running
+    assert ended.exit_code
+    assert "hello" not in ended.output
+    assert not server.heard
+
+
 PAST = """
 import socket, sys
 one, asked = socket.socket(), b"GET / HTTP/1.0\\r\\n\\r\\n"

@@ -93,6 +93,8 @@ class Processes:
         self._open: set[socket.socket] = set()
         self._ways: dict[str, Way] = {}
         """The ways out of the calls that run, by their keys."""
+        self._cut: set[str] = set()
+        """The keys of those whose network was cut."""
         self._proxy = Proxy(lambda launch: self._run(launch, lambda _: None))
 
     def confine(self, sandbox: Sandbox) -> None:
@@ -128,17 +130,23 @@ class Processes:
             return await self._run(self._sandbox.launch(launch, fence), on_output)
         if launch.secrets:
             launch = replace(launch, authorities=self._proxy.authorities())
-        async with self._proxy.way(fence.hosts, launch.on_exchange, launch.secrets) as way:
-            self._ways[launch.key] = way
-            leading = replace(launch, pass_fds=(*launch.pass_fds, way.fd), way_fd=way.fd)
-            try:
+        try:
+            async with self._proxy.way(fence.hosts, launch.on_exchange, launch.secrets) as way:
+                self._ways[launch.key] = way
+                if launch.key in self._cut:
+                    way.close()
+                leading = replace(launch, pass_fds=(*launch.pass_fds, way.fd), way_fd=way.fd)
                 ended = await self._run(self._sandbox.launch(leading, fence), on_output)
-            finally:
-                self._ways.pop(launch.key, None)
+        finally:
+            self._ways.pop(launch.key, None)
+            self._cut.discard(launch.key)
         return replace(ended, requests=way.requests())
 
     def cut(self, key: str) -> None:
-        """Cut off the network of a running call. What it waits for there fails."""
+        """Cut off the network of a call that has a way out, also if that is only about to be made. What it waits for
+        there fails.
+        """
+        self._cut.add(key)
         if key in self._ways:
             self._ways[key].close()
 
