@@ -73,9 +73,16 @@ BACKGROUND = (
         _TOOLS,
     ),
     Mutation(
+        "what is kept of a long output begins within a secret",
+        "tools/background.py",
+        "readable = begin + reach_of(redact) if begin else 0",
+        "readable = begin",
+        "tests/tools/test_cut_texts.py",
+    ),
+    Mutation(
         "the end of a secret is shown on a page that begins within it",
         "redact/part.py",
-        "first, last = max(start - AROUND_CHARS, 0),",
+        "first, last = max(start - reach, 0),",
         "first, last = start,",
         _TOOLS,
     ),

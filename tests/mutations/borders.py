@@ -120,10 +120,24 @@ SECRETS = (
         "tests/cli/test_slash.py::test_what_a_command_prints_moves_no_cursor_and_no_part_of_a_secret_is_sent",
     ),
     Mutation(
+        "a secret is cut where a long text is cut",
+        "redact/part.py",
+        "if first < at < last:",
+        "if first < at < first:",
+        "tests/tools/test_cut_texts.py",
+    ),
+    Mutation(
+        "a part of a long line of a file is the beginning of a secret",
+        "tools/pages.py",
+        "page += _begin(piece, redact) if is_cut else piece",
+        "page += piece[:PAGE_BYTES]",
+        "tests/tools/test_cut_texts.py",
+    ),
+    Mutation(
         "a traceback is cut before it is redacted",
         "runtime/runner.py",
-        "redact(raw.detail[-MAX_RAW_DETAIL_CHARS:])",
-        "redact(raw.detail[-MAX_DETAIL_CHARS:])",
+        "detail = redact(end)[-MAX_DETAIL_CHARS:]",
+        "detail = redact(end[-MAX_DETAIL_CHARS:])",
         "tests/library/test_tools.py::test_no_part_of_a_secret_is_left_where_a_traceback_was_cut",
     ),
     Mutation(
@@ -150,8 +164,8 @@ SECRETS = (
     Mutation(
         "the detail of a tool's failure is left unredacted",
         "runtime/runner.py",
-        "detail = redact(raw.detail[-MAX_RAW_DETAIL_CHARS:])[-MAX_DETAIL_CHARS:]",
-        "detail = raw.detail[-MAX_DETAIL_CHARS:]",
+        "detail = redact(end)[-MAX_DETAIL_CHARS:]",
+        "detail = end[-MAX_DETAIL_CHARS:]",
         "tests/library/test_secrets.py::test_results_failures_and_descriptions_of_tools_are_stored_masked",
     ),
     Mutation(

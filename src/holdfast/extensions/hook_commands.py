@@ -17,6 +17,7 @@ from holdfast.errors import SandboxUnavailable
 from holdfast.protocol.fence import Launch
 from holdfast.protocol.hooks import HookSource, Occasion
 from holdfast.protocol.ports import Check
+from holdfast.redact import AROUND_CHARS, ever_known, reach_of, split_at
 from holdfast.sandbox.process import Ended, Processes
 from holdfast.sandbox.unnamed import unnamed_file
 from holdfast.tools.blocking import Refused
@@ -132,6 +133,7 @@ class _ErrorOutput:
 
     def __init__(self) -> None:
         self._kept = bytearray()
+        self._is_cut = False
         self._reading, self.writing = os.pipe()
         os.set_blocking(self._reading, False)
         asyncio.get_running_loop().add_reader(self._reading, self._read)
@@ -145,10 +147,15 @@ class _ErrorOutput:
         os.close(self.writing)
 
     def text(self) -> str:
-        """Return the end of what was written."""
+        """Return the end of what was written. A little more of it is kept: it shows whether a secret lies where it is
+        cut.
+        """
         while self._read():
             pass
-        return self._kept.decode(errors="replace").strip()
+        text, redact = self._kept.decode(errors="replace"), ever_known()
+        if self._is_cut:
+            _, text = split_at(redact, text, reach_of(redact))
+        return text.strip()
 
     def _read(self) -> bool:
         """Read what is there. Return False if nothing is."""
@@ -156,5 +163,7 @@ class _ErrorOutput:
             self._kept += os.read(self._reading, _CHUNK_BYTES)
         except BlockingIOError:
             return False
-        del self._kept[:-_ERROR_BYTES]
+        if len(self._kept) > _ERROR_BYTES + AROUND_CHARS:
+            del self._kept[: -_ERROR_BYTES - AROUND_CHARS]
+            self._is_cut = True
         return True

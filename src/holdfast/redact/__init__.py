@@ -12,7 +12,7 @@ The callers decide where to mask, and what to do with a text that contains a sec
 from __future__ import annotations
 
 from holdfast.redact.likely import GATE
-from holdfast.redact.part import part_of
+from holdfast.redact.part import AROUND_CHARS, part_of, reach_of, split_at
 from holdfast.redact.redactor import (
     KNOWN_SECRET_MIN_CHARS,
     Redactor,
@@ -24,6 +24,7 @@ from holdfast.redact.spans import Span
 from holdfast.redact.stream import STREAM_PENDING_MAX_CHARS, StreamRedactor
 
 __all__ = [
+    "AROUND_CHARS",
     "GATE",
     "KNOWN_SECRET_MIN_CHARS",
     "STREAM_PENDING_MAX_CHARS",
@@ -33,5 +34,7 @@ __all__ = [
     "ever_known",
     "make_redactor",
     "part_of",
+    "reach_of",
     "spellings_of",
+    "split_at",
 ]

@@ -1,4 +1,5 @@
-"""Masks a part of a longer text, wherever the part begins and ends. `stream` masks a text piece by piece."""
+"""Masks a part of a longer text, wherever the part begins and ends, and cuts a text so that no part of a secret is
+left. `stream` masks a text piece by piece."""
 
 from __future__ import annotations
 
@@ -7,7 +8,12 @@ from holdfast.redact.redactor import Redactor
 from holdfast.redact.spans import mask
 
 AROUND_CHARS = 1 << 16
-"""How far a secret may reach out of the part."""
+"""How far what only looks like a secret may reach out of the part."""
+
+
+def reach_of(redact: Redactor) -> int:
+    """Return how far a secret may reach out of a part, in characters."""
+    return max(AROUND_CHARS, redact.longest_known)
 
 
 def part_of(redact: Redactor, text: str, start: int, end: int, *, is_growing: bool) -> tuple[str, int]:
@@ -16,7 +22,8 @@ def part_of(redact: Redactor, text: str, start: int, end: int, *, is_growing: bo
 
     If the text still grows, the part ends before its last word: that may be the beginning of a secret.
     """
-    first, last = max(start - AROUND_CHARS, 0), min(end + AROUND_CHARS, len(text))
+    reach = reach_of(redact)
+    first, last = max(start - reach, 0), min(end + reach, len(text))
     around = text[first:last]
     if is_growing and last == len(text):
         word = max(around.rfind(" "), around.rfind("\n")) + 1
@@ -31,3 +38,17 @@ def part_of(redact: Redactor, text: str, start: int, end: int, *, is_growing: bo
         if span.start + first < end and span.end + first > start
     ]
     return mask(text[start:end], spans), end
+
+
+def split_at(redact: Redactor, text: str, at: int) -> tuple[str, str]:
+    """Return what is before a place of a text, and what is after it. A secret that lies across the place is masked on
+    both sides: in a part of it, nobody would find it. All others are left as they are.
+    """
+    reach, at = reach_of(redact), max(at, 0)
+    begin = max(at - reach, 0)
+    for span in redact.find(text[begin : at + reach]):
+        first, last = begin + span.start, begin + span.end
+        if first < at < last:
+            mark = f"[redacted:{span.kind}]"
+            return text[:first] + mark, mark + text[last:]
+    return text[:at], text[at:]

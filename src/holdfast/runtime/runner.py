@@ -47,7 +47,7 @@ from holdfast.protocol.settings import Output, Settings, name_of
 from holdfast.protocol.tools import KNOWN, BackgroundProcess, CallResult, own_result
 from holdfast.protocol.traffic import SHOWN_LINES, Requests, Traffic, shortened, traffic_of
 from holdfast.protocol.trust import Trust
-from holdfast.redact import Redactor, StreamRedactor
+from holdfast.redact import Redactor, StreamRedactor, split_at
 from holdfast.runtime.apart import Apart, Left
 from holdfast.runtime.border import encodable
 from holdfast.runtime.bus import Bus
@@ -402,7 +402,8 @@ class Runner:
             text = await self._clipped(whole, self._way_to(blob, settings), redact)
         failure = None
         if raw.status in _CODES:
-            detail = redact(raw.detail[-MAX_RAW_DETAIL_CHARS:])[-MAX_DETAIL_CHARS:]
+            _, end = split_at(redact, raw.detail, len(raw.detail) - MAX_RAW_DETAIL_CHARS)
+            detail = redact(end)[-MAX_DETAIL_CHARS:]
             failure = Failure(_CODES[raw.status], text[:200], detail)
         trust, name = raw.trust or "untrusted", f"{action.call.name} {action.call.call_id}"
         attachments = [await self._attached(each, name, trust) for each in raw.media]

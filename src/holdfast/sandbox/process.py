@@ -31,6 +31,7 @@ from holdfast.errors import Lapsed, SandboxUnavailable
 from holdfast.protocol.counts import counted
 from holdfast.protocol.fence import FLOOD_BYTES, NO_INPUT, WITH_OUTPUT, Launch, Sandbox, Undone
 from holdfast.protocol.traffic import NO_REQUESTS, Requests
+from holdfast.redact import AROUND_CHARS, Redactor, ever_known, split_at
 from holdfast.sandbox import own_folder, trees
 from holdfast.sandbox.proxy import ROOT, Proxy, Way
 
@@ -46,6 +47,8 @@ _LAST_WORDS = frozenset({"used", "late", "failed", "unmade"})
 _CLEAN_NAMES = ("PATH", "HOME", "LANG", "TERM", "TMPDIR", "TZ", "USER", "LOGNAME", "SHELL")
 _KEEPER = str(Path(__file__).with_name("keeper_child.py"))
 _CHUNK_BYTES = 1 << 16
+_CHAR_BYTES = 4
+"""The longest that one character is in UTF-8."""
 _PATIENCE_S = 2.0
 """Longer than a guard needs to end its tree. After this, something is wrong with the guard."""
 _HOPE_S = 30.0
@@ -62,7 +65,8 @@ class Ended(msgspec.Struct, frozen=True):
     exit_code: int
     """The exit code of the first process. A negative number is the signal that ended it."""
     output: str
-    """stdout and stderr in order of arrival, with a line that says so if the middle was dropped."""
+    """stdout and stderr in order of arrival, with a line that says so if the middle was dropped. Where it was cut, no
+    part of a secret is left."""
     output_bytes: int
     """The length of the whole output, with dropped bytes."""
     put_right: Undone = Undone()
@@ -106,11 +110,19 @@ class Processes:
         """Whether each launch needs a fence."""
         return self._sandbox is not None
 
-    async def run(self, launch: Launch, on_output: Callable[[str], None]) -> Ended:
+    async def run(
+        self, launch: Launch, on_output: Callable[[str], None], redact: Redactor | None = None
+    ) -> Ended:
         """Run the command to its end. Nothing of its tree is left when this returns or raises.
 
         If that cannot be, as with a process that waits for a dead disk, it counts as running: the outcome is `left`,
         and nothing is undone.
+
+        Args:
+            launch: What to run.
+            on_output: Hears the output as it comes.
+            redact: Finds the secrets at which the output must not be cut; None: one that knows all that any redactor
+                of this process has known.
 
         Raises:
             OSError: it could not be started (no such program, no such folder, no more processes).
@@ -123,11 +135,11 @@ class Processes:
         if fence is None and self._sandbox is not None:
             raise SandboxUnavailable(_NO_FENCE)
         if fence is None:
-            return await self._run(launch, on_output)
+            return await self._run(launch, on_output, redact)
         if self._sandbox is None:
             raise SandboxUnavailable(_NO_SANDBOX, hint=_NO_SANDBOX_HINT)
         if fence.network == "none":
-            return await self._run(self._sandbox.launch(launch, fence), on_output)
+            return await self._run(self._sandbox.launch(launch, fence), on_output, redact)
         if launch.secrets:
             launch = replace(launch, authorities=self._proxy.authorities())
         try:
@@ -136,7 +148,7 @@ class Processes:
                 if launch.key in self._cut:
                     way.close()
                 leading = replace(launch, pass_fds=(*launch.pass_fds, way.fd), way_fd=way.fd)
-                ended = await self._run(self._sandbox.launch(leading, fence), on_output)
+                ended = await self._run(self._sandbox.launch(leading, fence), on_output, redact)
         finally:
             self._ways.pop(launch.key, None)
             self._cut.discard(launch.key)
@@ -150,7 +162,9 @@ class Processes:
         if key in self._ways:
             self._ways[key].close()
 
-    async def _run(self, launch: Launch, on_output: Callable[[str], None]) -> Ended:
+    async def _run(
+        self, launch: Launch, on_output: Callable[[str], None], redact: Redactor | None = None
+    ) -> Ended:
         """Run a command as a sandbox leaves it."""
         output = _Output(on_output, launch.kept_bytes)
         reading, writing = os.pipe()
@@ -191,7 +205,7 @@ class Processes:
         return Ended(
             "left" if is_left else how,
             tree.exit_code,
-            output.text(),
+            await asyncio.to_thread(output.cut, redact) if output.is_long else output.text(),
             output.size_bytes,
             undone,
             replaced=tree.replaced,
@@ -449,13 +463,27 @@ class _Output:
                 if self.size_bytes > FLOOD_BYTES + self._kept_bytes:
                     return
 
+    @property
+    def is_long(self) -> bool:
+        """Whether the middle was dropped."""
+        return self.size_bytes > len(self._head) + self._tail_bytes
+
     def text(self) -> str:
-        tail = b"".join(self._tail)
-        dropped = self.size_bytes - len(self._head) - len(tail)
-        head_text, tail_text = self._head.decode(errors="replace"), tail.decode(errors="replace")
-        if not dropped:
-            return (bytes(self._head) + tail).decode(errors="replace")
-        return f"{head_text}\n[... {counted(dropped, 'byte')} of output not kept ...]\n{tail_text}"
+        """Return the whole output, if its middle was not dropped."""
+        return b"".join((self._head, *self._tail)).decode(errors="replace")
+
+    def cut(self, redact: Redactor | None) -> str:
+        """Return the beginning and the end of a long output. A little more is kept of both than is returned: it shows
+        whether a secret lies where they are cut.
+        """
+        redact = ever_known() if redact is None else redact
+        more = max(AROUND_CHARS, _CHAR_BYTES * redact.longest_known)
+        head, tail = bytes(self._head), b"".join(self._tail)
+        ends, begins = _border(head, len(head) - more), _border(tail, more)
+        first, _ = _split(redact, head, ends)
+        _, last = _split(redact, tail, begins)
+        dropped = self.size_bytes - ends - (len(tail) - begins)
+        return f"{first}\n[... {counted(dropped, 'byte')} of output not kept ...]\n{last}"
 
     def _add(self, chunk: bytes) -> None:
         self.size_bytes += len(chunk)
@@ -468,3 +496,15 @@ class _Output:
             self._tail_bytes += len(rest)
             while self._tail_bytes - len(self._tail[0]) >= self._kept_bytes:
                 self._tail_bytes -= len(self._tail.popleft())
+
+
+def _border(data: bytes, at: int) -> int:
+    """Return the place where the character begins that is there."""
+    at = min(max(at, 0), len(data))
+    inside = data[at : at + _CHAR_BYTES - 1]
+    return at + next((n for n, byte in enumerate(inside) if byte & 0xC0 != 0x80), len(inside))
+
+
+def _split(redact: Redactor, data: bytes, at: int) -> tuple[str, str]:
+    before, after = (each.decode(errors="replace") for each in (data[:at], data[at:]))
+    return split_at(redact, before + after, len(before))

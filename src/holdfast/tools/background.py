@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from holdfast.protocol.fence import Backend, Launch
 from holdfast.protocol.ports import CallContext
 from holdfast.protocol.traffic import MAX_EXCHANGES, Exchange, Requests
-from holdfast.redact import Redactor, part_of
+from holdfast.redact import AROUND_CHARS, Redactor, part_of, reach_of
 from holdfast.sandbox.process import Ended, Processes
 from holdfast.tools import aside
 from holdfast.tools.blocking import Refused, in_thread
@@ -27,7 +27,7 @@ from holdfast.tools.within import LOOKED_AT_CHARS, failure, refused
 MAX_RUNNING = 8
 """The most processes of one session that may run in the background. As many that have ended are known."""
 KEPT_CHARS = 1 << 20
-"""How much of the end of an output is kept."""
+"""How much of the end of an output can be read."""
 AT_ONCE_S = 0.3
 """Whatever ends so soon has probably failed, and the call that started it says so."""
 
@@ -39,7 +39,9 @@ _PIECE_CHARS = 4_096
 
 
 class Recent:
-    """The last part of a text that grows. Places in it are counted in characters of the whole text."""
+    """The last part of a text that grows, and a little before it, which shows whether a secret lies where the part
+    begins. Places in it are counted in characters of the whole text.
+    """
 
     def __init__(self) -> None:
         self.begin = 0
@@ -55,7 +57,7 @@ class Recent:
         else:
             self._pieces.append(piece)
         self.end += len(piece)
-        while self.end - self.begin - len(self._pieces[0]) >= KEPT_CHARS:
+        while self.end - self.begin - len(self._pieces[0]) >= KEPT_CHARS + AROUND_CHARS:
             self.begin += len(self._pieces.popleft())
 
     def whole(self) -> str:
@@ -72,6 +74,16 @@ class Page(NamedTuple):
     """Its place."""
     last: int
     """The place where the next page begins."""
+
+
+def page_of(redact: Redactor, whole: str, begin: int, place: int, chars: int, *, is_growing: bool) -> Page:
+    """Return a page of what is kept of an output, which begins at a place. If it is not the beginning of the output,
+    the first characters are not shown: they may be the end of a secret.
+    """
+    readable = begin + reach_of(redact) if begin else 0
+    first = min(max(place, readable), begin + len(whole))
+    text, end = part_of(redact, whole, first - begin, first - begin + chars, is_growing=is_growing)
+    return Page(text, first, begin + end)
 
 
 class Process:
@@ -163,12 +175,9 @@ class Process:
     async def read(self, place: int, chars: int) -> Page:
         """Return what it printed from this place on, masked. While it runs, the last word is withheld."""
         begin, whole, is_growing = self.output.begin, self.output.whole(), self.is_running
-        first = min(max(place, begin), self.output.end)
-        start = first - begin
-        text, end = await in_thread(
-            lambda: part_of(self._redact, whole, start, start + chars, is_growing=is_growing)
+        return await in_thread(
+            lambda: page_of(self._redact, whole, begin, place, chars, is_growing=is_growing)
         )
-        return Page(text, first, begin + end)
 
 
 class Background:

@@ -37,6 +37,7 @@ from holdfast.tools.limits import limited, over
 from holdfast.tools.results import result_of
 from holdfast.tools.signature import Signature, describe
 from holdfast.tools.threads import Threads, raisable
+from holdfast.tools.web import redactor_of
 from holdfast.tools.within import cause, failure
 from holdfast.tools.workspace import Root
 from holdfast.tools.writing import probe
@@ -338,10 +339,10 @@ def _capability(context: CallContext, kind: type[T]) -> T | None:
 async def _ended(processes: Processes | None, launch: Launch, context: CallContext) -> Ended:
     """Run a process to its end."""
     if processes is not None:
-        return await processes.run(launch, context.on_output)
+        return await processes.run(launch, context.on_output, redactor_of(context))
     alone = Processes()
     try:
-        return await alone.run(launch, context.on_output)
+        return await alone.run(launch, context.on_output, redactor_of(context))
     finally:
         await alone.aclose()
 

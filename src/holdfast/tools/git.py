@@ -82,10 +82,11 @@ class _Git(msgspec.Struct, frozen=True):
         Raises:
             Refused: git failed, or took too long. The message says what it printed.
         """
-        ended = await self.processes.run(self._launch(arguments), on_output)
+        redact = redactor_of(self.context)
+        ended = await self.processes.run(self._launch(arguments), on_output, redact)
         if ended.how == "exited" and not ended.exit_code:
             return ended.output
-        raise Refused(_failure(ended, redactor_of(self.context)))
+        raise Refused(_failure(ended, redact))
 
     def pathspecs(self, given: Sequence[str]) -> list[str]:
         """Return what makes git look only at these paths. Nothing in them is a pattern.

@@ -19,6 +19,8 @@ MAX_FILE_BYTES = 32 << 20
 MAX_LINE_BYTES = 10_000
 MAX_SHOWN_CHARS = 400
 _CUT_WORD = re.compile(r"[\w+/=.~%-]+\Z")
+_END_OF_WORD = re.compile(r"\A[\w+/=.~%-]+")
+"""A line that is very long is read in pieces, and the next one may begin within a secret."""
 
 
 def main() -> None:
@@ -62,10 +64,11 @@ def _matches(fd: int, pattern: re.Pattern[str]) -> Iterator[tuple[int, str]]:
         number, is_new = 0, True
         while piece := file.readline(MAX_LINE_BYTES):
             number += is_new
-            is_new = piece.endswith(b"\n")
             line = piece.decode(errors="replace").rstrip("\r\n")
             if pattern.search(line):
-                yield number, line if len(line) <= MAX_SHOWN_CHARS else _begin(line) + " ..."
+                shown = line if is_new else _END_OF_WORD.sub("", line)
+                yield number, shown if len(shown) <= MAX_SHOWN_CHARS else _begin(shown) + " ..."
+            is_new = piece.endswith(b"\n")
 
 
 def _begin(line: str) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, islice
 
+from holdfast.redact import ever_known, split_at
 from holdfast.tools.patch import Hunk, PatchError
 
 MOST_LINES = 1_000_000
@@ -230,7 +231,9 @@ class _Search:
         nearest = difflib.get_close_matches(missing[:200], [line for line in lines if line], n=1, cutoff=0.5)
         if not nearest:
             return f"No line is like {missing[:200]!r}. Read the file first."
-        return f"It has {missing[:200]!r}, and the nearest line is {lines.index(nearest[0]) + 1}: {nearest[0]!r}."
+        number = lines.index(nearest[0])
+        shown, _ = split_at(ever_known(), self._old.loose_lines[number], 200)
+        return f"It has {missing[:200]!r}, and the nearest line is {number + 1}: {shown!r}."
 
     def _error(self, why: str) -> PatchError:
         return PatchError(f"{self._path}, hunk {self._hunk.number}: {why}")

@@ -17,6 +17,7 @@ from holdfast.sandbox.process import Processes
 from holdfast.sandbox.unnamed import unnamed_file
 from holdfast.tools.blocking import in_thread
 from holdfast.tools.fencing import own_fence
+from holdfast.tools.web import redactor_of
 
 
 def broken(pattern: str) -> RawResult | None:
@@ -65,7 +66,7 @@ async def matched(
             pass_fds=fds,
             fence=own_fence(processes, child, *readable),
         )
-        ended = await processes.run(launch, context.on_output)
+        ended = await processes.run(launch, context.on_output, redactor_of(context))
     if ended.how != "exited":
         advice = f"[the search was stopped after {limit_s:g} s: use a simpler pattern, or search less]"
         return RawResult("timeout", ended.output + advice)

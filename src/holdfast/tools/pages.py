@@ -12,6 +12,7 @@ from holdfast.clock import SYSTEM_CLOCK
 from holdfast.protocol.counts import counted
 from holdfast.protocol.media import MEDIA_BYTES, is_whole, media_type
 from holdfast.protocol.ports import Medium
+from holdfast.redact import AROUND_CHARS, Redactor, ever_known, split_at
 from holdfast.tools.blocking import Refused
 from holdfast.tools.workspace import Root, open_to_read
 
@@ -28,6 +29,8 @@ _IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _HEAD_BYTES = 16
 """Enough to tell an image by."""
 _CHUNK_BYTES = 1 << 20
+_CHAR_BYTES = 4
+"""The longest that one character is in UTF-8."""
 _SECOND_NS = 1_000_000_000
 _TICK_NS = 50_000_000
 """Longer than any clock tick by which a kernel rounds the times of files."""
@@ -133,21 +136,28 @@ def read_page(fd: int, path: str, offset: int, limit: int) -> str:
 def _page(file: BufferedReader, offset: int, limit: int) -> tuple[bytes, int, bool, int, bytes]:
     """Return the bytes of a page, its last line, whether that line was cut, and the newlines and last byte so far."""
     page, line, last, last_byte = bytearray(), 1, 0, b""
-    is_cut = False
+    is_cut, redact = False, ever_known()
+    more = max(AROUND_CHARS, _CHAR_BYTES * redact.longest_known)
     while line < offset + limit:
         # Never read a whole line: it may be as long as the file.
-        piece = file.readline(PAGE_BYTES + 1)
+        piece = file.readline(PAGE_BYTES + more)
         if not piece:
             break
         last_byte = piece[-1:]
         is_full = bool(page) and len(page) + len(piece) > PAGE_BYTES
         if line >= offset and not is_full:
-            page += piece[:PAGE_BYTES]
             last, is_cut = line, len(piece) > PAGE_BYTES
+            page += _begin(piece, redact) if is_cut else piece
         line += last_byte == b"\n"
         if is_full:
             break
     return bytes(page), last, is_cut, line - 1, last_byte
+
+
+def _begin(line: bytes, redact: Redactor) -> bytes:
+    """Return the beginning of a long line, without a part of a secret: nobody would mask it."""
+    before, after = (each.decode(errors="replace") for each in (line[:PAGE_BYTES], line[PAGE_BYTES:]))
+    return split_at(redact, before + after, len(before))[0].encode()
 
 
 def _count_rest(file: BufferedReader, newlines: int, last_byte: bytes) -> tuple[int, bytes, bool]:

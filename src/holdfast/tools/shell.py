@@ -28,6 +28,7 @@ from holdfast.tools.sameness import is_answer
 from holdfast.tools.schema import arguments_object
 from holdfast.tools.unplanned import Unplanned
 from holdfast.tools.unreached import note
+from holdfast.tools.web import redactor_of
 from holdfast.tools.within import failure, refused
 
 TIMEOUT_S = 120.0
@@ -81,7 +82,7 @@ class Shell(Unplanned):
             launch = await self._launch(bash, arguments, context)
             if arguments.get("background"):
                 return await self._started(launch, arguments, context)
-            ended = await self._background.processes.run(launch, context.on_output)
+            ended = await self._background.processes.run(launch, context.on_output, redactor_of(context))
         except (Refused, SandboxUnavailable) as refusal:
             return RawResult("error", str(refusal))
         except OSError as error:
