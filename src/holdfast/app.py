@@ -460,10 +460,11 @@ def schema_text(schema: object) -> str:
 
 
 def own_places(home: Home | None, environ: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Return what no tool may change: this home, the user's usual one, their settings, and the administrator's."""
+    """Return what no tool may change: this home, the user's usual one, all settings, and the key of the secrets."""
     homes = [each for each in (home, find_home(None, {})) if each is not None]
     settings = [*(each.user_file for each in homes), *admin_files(environ)]
     return {
+        "keys": tuple(filter(None, [factory("holdfast.access.sealing:key_file")(environ)])),
         "homes": tuple(str(each.folder) for each in homes),
         "settings": tuple(str(file.absolute()) for file in settings),
     }

@@ -95,16 +95,31 @@ def test_no_tool_touches_any_home_of_the_user_or_the_settings_of_anybody(
     environ = {"HOLDFAST_ADMIN_CONFIG": "/x/admin.toml"}
     here = own_places(Home(tmp_path / "h", tmp_path / "h" / "config.toml"), environ)
     assert here == {
+        "keys": (),
         "homes": (str(tmp_path / "h"), usual),
         "settings": (str(tmp_path / "h" / "config.toml"), usual_file, *admin),
     }
-    assert own_places(None, environ) == {"homes": (usual,), "settings": (usual_file, *admin)}, "in memory too"
+    in_memory = own_places(None, environ | {"HOLDFAST_SECRETS_KEY_FILE": str(tmp_path / "x" / ".." / "key")})
+    assert in_memory == {
+        "keys": (str(tmp_path / "key"),),
+        "homes": (usual,),
+        "settings": (usual_file, *admin),
+    }
 
 
 def test_the_values_of_all_key_variables_are_known_secrets() -> None:
     config = load_only({"providers": {"openai": {"api_key_env": "MINE"}}})
     environ = {"MINE": KEY, "OPENAI_API_KEY": "another-1234", "GROQ_API_KEY": "", "PATH": "bin"}
     assert known_secrets(config, environ) == {"MINE": KEY, "OPENAI_API_KEY": "another-1234"}
+
+
+def test_the_key_of_the_stored_secrets_is_known_also_from_a_file(tmp_path: Path) -> None:
+    key, name = "5e" * 32, "HOLDFAST_SECRETS_KEY_FILE"
+    (tmp_path / "key").write_text(f"{key}\n")
+    (tmp_path / "other").write_text("some text")
+    config = load_only({})
+    for file, known in (("key", {name: key}), ("other", {}), ("none", {}), ("a\0b", {})):
+        assert known_secrets(config, {name: str(tmp_path / file)}) == known
 
 
 @pytest.mark.requirement("L9")

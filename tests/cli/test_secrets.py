@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from holdfast import Agent, tool
-from holdfast.access.sealing import KEY_VARIABLE
+from holdfast.access.sealing import KEY_FILE_VARIABLE, KEY_VARIABLE
 from holdfast.access.store import FILE, SecretStore
 from holdfast.access.stored import StoredSecrets
 from holdfast.app import App, open_app
@@ -375,6 +375,25 @@ def test_doctor_closes_the_home_to_others(holdfast: Holdfast, tmp_path: Path) ->
     assert closed["severity"] == "ok"
     modes = [stat.S_IMODE(path.stat().st_mode) for path in (home, home / "trust", home / FILE, elsewhere)]
     assert modes == [0o700, 0o700, 0o600, 0o644]
+
+
+def test_doctor_says_that_the_key_lies_where_commands_work(
+    holdfast: Holdfast, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    workspace, elsewhere = tmp_path / "ws", tmp_path / "elsewhere"
+    for folder in (workspace, elsewhere):
+        folder.mkdir()
+        (folder / "mykey").write_text(f"{KEY}\n")
+        (folder / "mykey").chmod(0o600)
+    (elsewhere / "link").symlink_to(workspace / "mykey")
+    monkeypatch.chdir(workspace)
+    found = []
+    for path in ("mykey", str(elsewhere / "mykey"), str(elsewhere / "link")):
+        monkeypatch.setenv(KEY_FILE_VARIABLE, path)
+        rows = [row for row in holdfast("doctor", "--json").rows if row["id"] == "secrets"]
+        found.append([row["message"] for row in rows if row["severity"] == "warning"])
+    told = "the key file {} lies where commands work"
+    assert found == [[told.format(workspace / "mykey")], [], [told.format(elsewhere / "link")]]
 
 
 def test_doctor_says_where_the_key_is_and_which_secret_is_missing(

@@ -147,6 +147,34 @@ WALLS = (
         "calls of x32 are allowed", "sandbox/seccomp.py", "ioctl=16, first_foreign=_X32", "ioctl=16", _FILTER
     ),
     Mutation(
+        "a home of Holdfast in a folder of the system is shown",
+        _BUILDS,
+        "if (is_within(roots, home) or is_shown(home)) and",
+        "if is_within(roots, home) and",
+        _FENCES,
+    ),
+    Mutation(
+        "under Landlock, a home in a folder of the system is shown",
+        "sandbox/landlock.py",
+        "(*hidden, *apart))]",
+        "hidden)]",
+        _FENCES,
+    ),
+    Mutation(
+        "the key of the stored secrets has a second name",
+        _BUILDS,
+        "if path in own.keys or path not in own.homes)",
+        "if path not in own.homes)",
+        _FENCES,
+    ),
+    Mutation(
+        "a file tool reads the key of the stored secrets",
+        "tools/own.py",
+        "([*homes, *keys], settings, keys)",
+        "(homes, settings, ())",
+        "tests/tools/test_own_places.py",
+    ),
+    Mutation(
         "what others do in other worktrees is taken back",
         "tools/fencing.py",
         '() if backend == "landlock" else look.lists)',
@@ -205,8 +233,8 @@ WALLS = (
     Mutation(
         "a command changes the settings of Holdfast in a folder that it may write to",
         "tools/fencing.py",
-        "for path in self._own.settings if is_within(",
-        "for path in () if is_within(",
+        "own = (*self._own.settings, *self._own.keys)",
+        "own = self._own.keys",
         _FENCES,
     ),
     Mutation(

@@ -482,8 +482,8 @@ async def test_a_file_in_place_of_a_folder_of_the_system_can_be_used_as_a_file(
     changed = tmp_path / "changed"
     changed.mkdir()
     sandbox = Landlock(7)
-    rules = [*sandbox._of_system(), (str(changed), 0b1101)]
-    monkeypatch.setattr(sandbox, "_of_system", lambda: rules)
+    rules = [*sandbox._of_system(scene.fence), (str(changed), 0b1101)]
+    monkeypatch.setattr(sandbox, "_of_system", lambda _: rules)
     changed.rmdir()
     changed.write_text("a file\n")
     processes.confine(sandbox)

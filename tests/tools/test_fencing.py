@@ -14,15 +14,17 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.policy.protected import Own
-from holdfast.protocol.fence import Backend, Fence, Launch, Undone
+from holdfast.protocol.fence import Backend, Fence, Finding, Launch, Undone
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import ToolCall
 from holdfast.protocol.ports import Proposal
 from holdfast.protocol.settings import Policy, Walls, changed, settings_with
 from holdfast.protocol.tools import Allowed, Asked
 from holdfast.protocol.trust import Mark, Taint
+from holdfast.sandbox import bubblewrap, landlock
 from holdfast.sandbox.bubblewrap import Bubblewrap
 from holdfast.sandbox.process import Processes
+from holdfast.sandbox.system import SYSTEM
 from holdfast.testing.clock import never_over
 from holdfast.tools import fencing, folders
 from holdfast.tools.background import Background
@@ -503,6 +505,59 @@ async def test_a_folder_whose_name_is_no_text_keeps_no_command_from_running(
     assert launch.put_right is not None
     assert launch.put_right() == Undone()
     assert not list((tmp_path / "aside").iterdir())
+
+
+@pytest.mark.requirement("L2", "S7")
+@pytest.mark.parametrize("backend", ["bubblewrap", "landlock"])
+async def test_a_key_in_the_workspace_is_masked_and_keeps_no_command_from_running(
+    backend: Backend, tmp_path: Path, workspace: Path
+) -> None:
+    touch(workspace / "mykey", tmp_path / "beside" / "mykey")
+    os.link(workspace / "mykey", workspace / "hard")
+    own = own_places(Own(keys=(str(workspace / "mykey"), str(tmp_path / "beside" / "mykey"))))
+    fences = Fences(own, str(tmp_path / "home"), backend, traces=Traces())
+    launch = await fences.around(LAUNCH, str(workspace), Walls(backend))
+    assert launch.fence is not None
+    assert within(workspace, launch.fence.masked) == ["hard", "mykey"]
+    launch.check()
+    (workspace / "mykey").unlink()
+    assert launch.put_right is not None
+    assert launch.put_right().changed == ((str(workspace / "mykey"),) if backend == "landlock" else ())
+    read = Walls(backend, read=(str(tmp_path / "beside"),))
+    assert within(tmp_path, fences.fence(str(workspace), read).masked)[0] == "beside/mykey"
+
+
+@pytest.mark.requirement("C12", "L2", "S7")
+@pytest.mark.parametrize("backend", ["bubblewrap", "landlock"])
+async def test_what_is_ours_or_the_users_is_hidden_also_in_a_folder_of_the_system(
+    backend: Backend, tmp_path: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server may have its homes in `/opt`."""
+    opt = tmp_path / "opt"
+    hidden = [opt / "own" / "holdfast.db", opt / "keys" / "mykey", opt / "user" / "notes"]
+    touch(*hidden, opt / "tool", opt / "user" / "python" / "x")
+    for module in ("system", "bubblewrap", "landlock"):
+        monkeypatch.setattr(f"holdfast.sandbox.{module}.SYSTEM", (*SYSTEM, str(opt)))
+    made = landlock.make() if backend == "landlock" else bubblewrap.make()
+    if isinstance(made, Finding):
+        pytest.skip(f"no {backend} on this machine")
+    sandbox = type(made)(7 if backend == "landlock" else "/usr/bin/bwrap")  # type: ignore[arg-type]
+    own = own_places(Own((str(opt / "own"),), keys=(str(opt / "keys" / "mykey"),)))
+    fences, processes = Fences(own, str(opt / "user"), backend), Processes(sandbox)
+    command = (
+        "cat opt/tool 2> /dev/null; cat opt/user/python/x; cat opt/own/* opt/keys/mykey; cat opt/user/notes"
+    )
+    argv = ("/bin/bash", "-c", command.replace("opt/", f"{opt}/"))
+    fence = fences.fence(str(workspace), Walls(backend), readable=(str(opt / "user" / "python"),))
+    launch = replace(LAUNCH, argv=argv, cwd=str(workspace), key="test:opt", fence=fence)
+    try:
+        ended = await processes.run(launch, lambda _: None)
+    finally:
+        await processes.aclose()
+    # Bubblewrap has a folder of its own in the place of the one for temporary files, in which this `opt` lies.
+    shown, _, rest = ended.output.partition("cat: ")
+    assert (shown, rest.count("cat: ")) == ("xx" if backend == "landlock" else "x", 2), ended.output
+    assert ended.output.count("Permission denied") == (3 if backend == "landlock" else 2), ended.output
 
 
 def test_the_limits_of_the_configuration_are_those_of_the_fence(fences: Fences, workspace: Path) -> None:

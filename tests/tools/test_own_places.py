@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -23,6 +23,7 @@ from holdfast.tools.workspace import PathRefused, Root, open_to_read
 from tests.tools.conftest import Bench
 
 JOURNAL = "every session"
+KEY = "5e" * 32
 BLOB = "blobs/ab/cd/abcd"
 
 
@@ -329,3 +330,32 @@ def ending_within(seconds: int) -> Iterator[None]:
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture
+async def beside_the_key(tmp_path: Path) -> AsyncIterator[Bench]:
+    workspace = tmp_path / "ws"
+    (workspace / "sub").mkdir(parents=True)
+    (workspace / "sub" / "mykey").write_text(KEY)
+    (workspace / "link").symlink_to("sub/mykey")
+    os.link(workspace / "sub" / "mykey", workspace / "hard")
+    tools = make_tools(secret_in=lambda _: "", own=Own(keys=(str(workspace / "link"),)))
+    yield Bench(workspace, tools)
+    await tools.aclose()
+
+
+@pytest.mark.requirement("C12", "S7")
+@pytest.mark.parametrize("path", ["sub/mykey", "link", "hard", "sub/../hard"])
+async def test_no_tool_reads_or_changes_the_key_of_the_stored_secrets(
+    beside_the_key: Bench, path: str
+) -> None:
+    bench = beside_the_key
+    for name, rest in (("read_file", {}), ("write_file", {"content": "gone"}), ("grep", {"pattern": "5"})):
+        assert await rule_of(bench, name, path=path, **rest) == "own"
+        result = await bench.run(name, path=path, **rest)
+        assert result.status == "error"
+        assert KEY not in result.text
+    assert await rule_of(bench, "shell", command=f"xxd {path}") == "own"
+    assert await rule_of(bench, "shell", command="xxd sub/my*") == "own"
+    assert KEY not in (await bench.run("grep", path=".", pattern="5")).text
+    assert (bench.workspace / "sub" / "mykey").read_text() == KEY

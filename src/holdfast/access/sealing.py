@@ -99,12 +99,26 @@ def given_key(environ: Mapping[str, str]) -> bytes | None:
     where = KEY_VARIABLE
     if not text:
         where = f"The file of {KEY_FILE_VARIABLE}, {named},"
-        text = _key_file(os.path.expanduser(named), where)  # noqa: PTH111 - `Path.expanduser` raises
+        text = _key_file(key_file(environ), where)
     if not _HEX.fullmatch(text):
         raise UsageError(
             f"{where} has no key: a key is 64 hex digits.", hint="`openssl rand -hex 32` makes one."
         )
     return bytes.fromhex(text)
+
+
+def key_file(environ: Mapping[str, str]) -> str:
+    """Return the file that the environment names for the key, also if nothing is there; empty: it names none."""
+    named = environ.get(KEY_FILE_VARIABLE, "")
+    return os.path.abspath(os.path.expanduser(named)) if named and "\0" not in named else ""  # noqa: PTH100, PTH111
+
+
+def key_in_file(environ: Mapping[str, str]) -> str:
+    """Return the key in that file as it is written there; empty if nothing there is one."""
+    with suppress(UsageError):
+        text = _key_file(path, path) if (path := key_file(environ)) else ""
+        return text if _HEX.fullmatch(text) else ""
+    return ""
 
 
 def _key_file(path: str, where: str) -> str:

@@ -21,7 +21,7 @@ from typing import Annotated, Literal
 import msgspec
 import typer
 
-from holdfast.access.sealing import KEY_FILE_VARIABLE, keyring_name
+from holdfast.access.sealing import KEY_FILE_VARIABLE, key_file, keyring_name
 from holdfast.access.store import SecretStore
 from holdfast.app import factories, factory, facts_of, open_sandbox, open_store, probed_sandboxes
 from holdfast.cli.copied import told_copies
@@ -306,10 +306,18 @@ def check_secrets(home: Home) -> Iterator[Finding]:
         where = "the environment" if content.key == "environment" else f"the keyring ({keyring_name()})"
         told = f"{counted(len(values), 'secret')} in {store.path}; the key is in {where}"
         yield Finding("secrets", "ok", told)
-    for path in filter(Path.exists, map(Path, filter(None, [os.environ.get(KEY_FILE_VARIABLE, "")]))):
+    for path in filter(Path.exists, map(Path, filter(None, [key_file(os.environ)]))):
         if _is_open(path):
             hint = f"Close it with: chmod go-rwx {shlex.quote(str(path))}"
             yield Finding("secrets", "warning", f"others may read the key file {path}", hint)
+        walls = config.policy.walls
+        shown = (Path.cwd(), *(Path(each).expanduser() for each in (*walls.read, *walls.write)))
+        if any(path.resolve().is_relative_to(folder.resolve()) for folder in shown):
+            hint = (
+                f"Move it, and set {KEY_FILE_VARIABLE}. In the sandbox landlock a command can read what lies in the "
+                "workspace, and without a sandbox everything."
+            )
+            yield Finding("secrets", "warning", f"the key file {path} lies where commands work", hint)
     for name in sorted({*config.secrets} - {*values}):
         hint = f"Store it: `holdfast secret set {name}`."
         yield Finding(

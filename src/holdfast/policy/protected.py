@@ -22,6 +22,7 @@ Access = Literal["read", "write", "tree"]
 
 HOME = "home"
 SETTINGS = "settings"
+KEY = "key"
 
 
 class Own(msgspec.Struct, frozen=True):
@@ -31,6 +32,8 @@ class Own(msgspec.Struct, frozen=True):
     """Folders with the journal and its files. No tool may read or write them."""
     settings: tuple[str, ...] = ()
     """Settings of the user and the administrator. No tool may write them."""
+    keys: tuple[str, ...] = ()
+    """Files with the key of the stored secrets. No tool may read or write them."""
 
 
 OPEN_IN_HOME: tuple[str, ...] = ()
@@ -282,9 +285,11 @@ def own_problem(given: str, own: str, access: Access) -> str:
 
     Args:
         given: The path as given.
-        own: `home`, `home/PATH` or `settings`; empty if it is not one of Holdfast's own files.
+        own: `home`, `home/PATH`, `settings` or `key`; empty if it is not one of Holdfast's own files.
         access: The intended access.
     """
+    if own == KEY:
+        return f"{given} has the key of Holdfast's stored secrets, which no tool may read or change."
     kind, _, within = own.partition("/")
     if kind == HOME and not (access == "read" and within.partition("/")[0] in OPEN_IN_HOME):
         return f"{given} leads into Holdfast's own home, which no tool may read or change."

@@ -95,6 +95,7 @@ class Landlock:
         if abi >= _SCOPES_ABI:
             self._handled.append(_SCOPES)
         self._hidden: tuple[str, ...] | None = None
+        self._apart: tuple[str, ...] = ()
         self._system: list[tuple[str, int]] = []
         self._paths = SearchPaths()
         self._filters = {each: seccomp.shared_program(has_network=each) for each in (False, True)}
@@ -136,7 +137,7 @@ class Landlock:
         rights = Rights(
             handled=tuple(self._handled),
             opened=tuple((fd, granted[path]) for fd, path in opened.items()),
-            paths=(*self._of_system(), *self._of_shared_memory()),
+            paths=(*self._of_system(fence), *self._of_shared_memory()),
             own=own,
             own_rights=self._all,
             folders=(_HOME, _TEMPORARY, _PROGRAMS),
@@ -174,11 +175,18 @@ class Landlock:
             limits=limits(fence),
         )
 
-    def _of_system(self) -> list[tuple[str, int]]:
-        """Return the rights to what the system shows, without what is secret there now."""
-        hidden = secrets_of_system()
-        if hidden is not self._hidden:  # it was looked for again, and folders beside it may be new, too
-            self._hidden, self._system = hidden, [*_system(self._handled[0], hidden)]
+    def _of_system(self, fence: Fence) -> list[tuple[str, int]]:
+        """Return the rights to what the system shows, without what is secret there now, or hidden by the fence."""
+        hidden, roots = secrets_of_system(), (*fence.writable, *fence.readable)
+        apart = tuple(
+            path
+            for path in (*fence.masked, *fence.private)
+            if is_within(SYSTEM, path) and not is_within(roots, path)
+        )
+        # It may have been looked for again. Then folders beside it may be new, too.
+        if hidden is not self._hidden or apart != self._apart:
+            self._hidden, self._apart = hidden, apart
+            self._system = [*_system(self._handled[0], (*hidden, *apart))]
         return self._system
 
     def _of_shared_memory(self) -> Iterable[tuple[str, int]]:

@@ -228,7 +228,7 @@ class Fences:
         self._check(workspace)
         return Fence(
             writable=(workspace, *self._repository(workspace, walls), *map(_real, walls.write)),
-            readable=_readable(walls.read, readable),
+            readable=_readable(walls.read, readable, self._home),
             private=(self._home,),
             files=self._files((*walls.read, *walls.write)),
             memory_bytes=walls.memory_bytes,
@@ -252,8 +252,9 @@ class Fences:
     def _filled(self, rules: Fence, look: _Look, backend: Backend) -> Fence:
         """Return the rules with what is masked and protected now, under each of its names."""
         # What is put back afterwards is lost, and others work in these meanwhile.
-        fence = _filled(rules, look, self._own.homes, () if backend == "landlock" else look.lists)
-        masked = (path for path in fence.masked if path not in self._own.homes)
+        own = self._own
+        fence = _filled(rules, look, own.homes, () if backend == "landlock" else look.lists)
+        masked = (path for path in fence.masked if path in own.keys or path not in own.homes)
         # The files of an installed Holdfast have other names in the cache of what installed it.
         ours = {*map(os.path.realpath, (*OURS, *libraries()))}
         protected = (path for path in fence.protected if path not in ours)
@@ -305,7 +306,8 @@ class Fences:
         for top in named:
             places += fixed(top, os.path.basename(top), is_folder=os.path.isdir(top))
         places += [path for folder in (*found, *others) for path in folder.fixed]
-        places += [path for path in self._own.settings if is_within(writable, path)]
+        own = (*self._own.settings, *self._own.keys)
+        places += [path for path in own if is_within(writable, path)]
         lists = [os.path.join(top, name) for top in {*repository} - {*repository[-1:]} for name in OF_OTHERS]
         return _Look(found, others, shown, places, lists)
 
@@ -392,7 +394,7 @@ class Fences:
                 is_shared = has_others(workspace)
                 look, now_ms = self._looked(rules, walls), SYSTEM_CLOCK.now_ms()
                 fence = self._filled(rules, look, self.backend(walls))
-                kept = keep(fence, self._own.homes) if is_keeping else None
+                kept = keep(fence, self._homes()) if is_keeping else None
                 mounted = () if is_keeping else (*fence.masked, *fence.protected)
                 trace = Trace(
                     fence.writable,
@@ -477,9 +479,13 @@ class Fences:
     def _check(self, workspace: str) -> None:
         if is_inside(workspace, self._home):
             raise Refused(f"{NO_COMMANDS}: it is, or holds, the home folder {self._home}. {ADVICE}")
-        for home in self._own.homes:
+        for home in self._homes():
             if is_inside(workspace, home):
                 raise Refused(f"{NO_COMMANDS}: Holdfast's own files are in it ({home}). {ADVICE}")
+
+    def _homes(self) -> list[str]:
+        """Return Holdfast's own folders and files, beside which no command may run. A key may lie in a workspace."""
+        return [path for path in self._own.homes if path not in self._own.keys]
 
 
 def _filled(rules: Fence, look: _Look, homes: Iterable[str], whole: Sequence[str]) -> Fence:
@@ -498,7 +504,7 @@ def _filled(rules: Fence, look: _Look, homes: Iterable[str], whole: Sequence[str
     return replace(
         rules,
         masked=(
-            *(home for home in homes if is_within(roots, home) and os.path.lexists(home)),
+            *(home for home in homes if (is_within(roots, home) or is_shown(home)) and os.path.lexists(home)),
             *(path for folder in look.found for path in folder.masked),
             *(path for folder in look.others if folder.is_shut for path in folder.masked),
             *(path for folder in (*look.found, *look.others, *look.shown) for path in folder.sockets),
@@ -528,9 +534,11 @@ def _protected(paths: Iterable[str], writable: Sequence[str]) -> Iterator[str]:
             yield path
 
 
-def _readable(named: Iterable[str], needed: Iterable[str]) -> tuple[str, ...]:
-    """Return what a person names, and what a program needs beside what every sandbox shows."""
-    more = (path for path in map(_real, needed) if not is_shown(path))
+def _readable(named: Iterable[str], needed: Iterable[str], hidden: str = "") -> tuple[str, ...]:
+    """Return what a person names, and what a program needs beside what every sandbox shows. `hidden`: a folder of
+    which nothing is shown, wherever it lies.
+    """
+    more = (path for path in map(_real, needed) if not is_shown(path) or (hidden and is_inside(hidden, path)))
     return tuple(dict.fromkeys((*map(_real, named), *more)))
 
 

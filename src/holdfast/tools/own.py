@@ -18,7 +18,7 @@ from itertools import islice
 import msgspec
 
 from holdfast.policy.paths import is_inside
-from holdfast.policy.protected import HOME, SETTINGS, Own, fits_wildcards
+from holdfast.policy.protected import HOME, KEY, SETTINGS, Own, fits_wildcards
 
 GLANCE_FILES = 2_000
 """How many files of a home are examined inside a commit. Opening a file examines all of them."""
@@ -32,14 +32,16 @@ class OwnPlaces(msgspec.Struct, frozen=True):
     """Holdfast's own places, with every link followed."""
 
     homes: tuple[str, ...] = ()
-    """Homes, and files elsewhere that a link in a home leads to."""
+    """Homes, files elsewhere that a link in a home leads to, and `keys`."""
     settings: tuple[str, ...] = ()
     """Also the links by whose names Holdfast finds them."""
+    keys: tuple[str, ...] = ()
+    """Files with the key of the stored secrets, which may lie anywhere."""
 
     def identities(self, *kinds: str) -> dict[Identity, str]:
-        """Return the files that exist now, by device and inode: `home` or `settings`, or only one of them."""
+        """Return the files that exist now, by device and inode: `home`, `settings` or `key`, or only one of them."""
         found: dict[Identity, str] = {}
-        for kind, paths in ((SETTINGS, self.settings), (HOME, self.homes)):
+        for kind, paths in ((SETTINGS, self.settings), (HOME, self.homes), (KEY, self.keys)):
             if kinds and kind not in kinds:
                 continue
             for path in paths:
@@ -50,7 +52,9 @@ class OwnPlaces(msgspec.Struct, frozen=True):
         return found
 
     def by_path(self, path: str) -> str:
-        """Return what an absolute path is, with every link followed: `home`, `home/PATH`, `settings`, or empty."""
+        """Return what an absolute path without links is: `home`, `home/PATH`, `settings`, `key`; or empty."""
+        if path in self.keys:
+            return KEY
         for home in self.homes:
             if is_inside(home, path):
                 return HOME + path[len(home) :]
@@ -139,7 +143,8 @@ def own_places(own: Own) -> OwnPlaces:
         with suppress(OSError), os.scandir(home) as entries:
             homes += [os.path.realpath(entry.path) for entry in entries if entry.is_symlink()]
     settings = [path for file in own.settings for path in (os.path.realpath(file), _named(file))]
-    return OwnPlaces(tuple(dict.fromkeys(homes)), tuple(dict.fromkeys(settings)))
+    keys = [*map(os.path.realpath, own.keys)]
+    return OwnPlaces(*(tuple(dict.fromkeys(each)) for each in ([*homes, *keys], settings, keys)))
 
 
 def _named(file: str) -> str:
