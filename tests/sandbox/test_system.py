@@ -314,3 +314,16 @@ def test_what_a_person_chose_is_looked_for_where_no_command_may_write(tmp_path: 
     given = f"bin::{tmp_path}/ws/bin:{tmp_path}/in:{tmp_path}/link:/usr/bin"
     assert search_path(given, [str(tmp_path / "ws")]) == f"{tmp_path}/link:/usr/bin"
     assert search_path(given, [str(tmp_path)]) == "/usr/bin"
+
+
+def test_after_a_fork_nothing_is_closed_that_may_be_a_file_of_somebody_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A child may close all files, and open others with the same numbers."""
+    looked = watched.Watched()
+    number = looked._fd
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    assert looked.have_changed()
+    looked.close()
+    os.fstat(number)
+    os.close(number)

@@ -51,9 +51,10 @@ class Watched:
 
     def close(self) -> None:
         """Watch no longer."""
-        if self._fd >= 0:
+        # After a fork, all files may have been closed, and another one may have the number.
+        if self._fd >= 0 and self._owner == os.getpid():
             os.close(self._fd)
-            self._fd = -1
+        self._fd = -1
 
 
 @cache
