@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ from holdfast.cli.isolate import accepted_lines
 from holdfast.runtime import isolate
 from holdfast.tools import commits
 from holdfast.tools.commits import free_branch
+from holdfast.tools.repository import View, view_of
 from tests.cli.desks import Desk, desk_in
 from tests.tools.test_copying import git
 
@@ -40,6 +44,33 @@ def commit(folder: Path, name: str) -> str:
 def branches(desk: Desk) -> dict[str, str]:
     lines = git(desk.work, "for-each-ref", "--format=%(refname:short) %(objectname)", "refs/heads")
     return dict(line.split(" ") for line in lines.splitlines())
+
+
+@pytest.mark.requirement("L2", "C12")
+def test_commits_are_taken_in_folders_of_the_home_and_no_hook_runs(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command that may write in TMPDIR could make hooks in a folder that git gets there."""
+    copied(desk)
+    (temporary := desk.work / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    views = list[Path]()
+
+    @contextmanager
+    def hooked(*words: Any) -> Iterator[View]:
+        with view_of(*words) as view:
+            views.append(Path(view.folder))
+            for name in ("hooks/reference-transaction", "hooks/post-checkout"):
+                (hook := views[-1] / name).parent.mkdir(exist_ok=True)
+                hook.write_text(f"#!/bin/sh\ntouch {desk.work}/hooked\n")
+                hook.chmod(0o755)
+            yield view
+
+    monkeypatch.setattr(commits, "view_of", hooked)
+    assert len(desk.accepted().branches) == 1
+    assert {view.parent for view in views} == {desk.home.folder / "run"}
+    assert not (desk.work / "hooked").exists()
+    assert not list(temporary.iterdir())
 
 
 def test_branches_with_the_names_that_others_would_get_all_come(desk: Desk) -> None:

@@ -217,8 +217,8 @@ def test_an_editor_that_a_command_may_have_made_is_not_run(
     planted.chmod(0o755)
     monkeypatch.setenv("PATH", str(planted.parent))
     monkeypatch.setenv("VISUAL", "vi")
-    assert edited_elsewhere("draft", str(tmp_path)) is None
-    assert edited_elsewhere("draft", str(tmp_path / "ws")) == "draft"
+    assert edited_elsewhere("draft", str(tmp_path), str(tmp_path / "home")) is None
+    assert edited_elsewhere("draft", str(tmp_path / "ws"), str(tmp_path / "home")) == "draft"
 
 
 @pytest.mark.parametrize("editor", ["no-such-editor", "false", 'vi "x'])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -72,15 +71,14 @@ def test_a_copy_can_be_given_up_however_deep_a_command_made_it(tmp_path: Path) -
 
 
 def test_left_views_and_probes_go_however_deep_a_program_made_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     probe, view = tmp_path / "holdfast-probe-x", tmp_path / "holdfast-git-x"
     probe.mkdir()
     view.mkdir()
     with nested(probe), nested(view):
         os.utime(view, (0, 0))
-        probing._remove_left()
+        probing._remove_left(str(tmp_path))
         repository.sweep(str(tmp_path))
         assert not list(tmp_path.iterdir())
 

@@ -536,8 +536,13 @@ async def test_a_program_begins_with_default_signals_in_a_session_of_its_own(
 
 
 @pytest.mark.requirement("C12", "L2")
-def test_the_own_folder_of_a_call_is_where_no_command_may_write(tmp_path: Path) -> None:
+def test_the_own_folder_of_a_call_is_where_no_command_may_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A process that is left in the background could put something else in its place."""
+    with monkeypatch.context() as patched:  # TMPDIR in the workspace of another session
+        patched.setattr(tempfile, "tempdir", str(tmp_path))
+        assert not Path(own_folder.new_name(KEY, ())).is_relative_to(tmp_path)
     base = tempfile.gettempdir()
     for writable in ((str(tmp_path),), (base,), (str(Path(base).parent),)):
         name = own_folder.new_name(KEY, writable)

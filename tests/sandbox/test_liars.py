@@ -6,7 +6,6 @@ import fcntl
 import os
 import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -63,7 +62,7 @@ async def test_a_program_that_is_no_sandbox_does_not_count(
 async def test_a_probe_removes_what_killed_probes_left_and_nothing_of_one_that_lives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(probing, "work_place", lambda: str(tmp_path))
     for name in ("holdfast-probe-dead", "holdfast-probe-lives", "holdfast-other"):
         (tmp_path / name / "inside").mkdir(parents=True)
     (tmp_path / "holdfast-probe-link").symlink_to("holdfast-other")

@@ -96,7 +96,7 @@ def test_git_says_the_same_in_a_copy_of_any_repository(tmp_path: Path, make: Cal
     assert not (tmp_path / "copy" / ".git" / "objects" / "info" / "alternates").exists()
     shared = [path for path in (tmp_path / "copy").rglob("*") if path.is_file() and path.stat().st_nlink > 1]
     assert shared == []
-    assert changes(str(tmp_path / "copy"), copied, images) == []
+    assert changes(str(tmp_path / "copy"), copied, images, OwnPlaces()) == []
 
 
 @pytest.mark.requirement("L2")
@@ -115,7 +115,7 @@ def test_no_git_that_a_command_has_put_into_the_workspace_copies_it_or_looks_at_
     monkeypatch.setenv("PATH", f"{planted.parent}:{os.environ['PATH']}" if has_git else str(planted.parent))
     copied = copy(str(work), tmp_path / "copy", OwnPlaces(), images)
     (tmp_path / "copy" / "a").write_text("two\n")
-    assert "a" in [change.path for change in changes(str(tmp_path / "copy"), copied, images)]
+    assert "a" in [change.path for change in changes(str(tmp_path / "copy"), copied, images, OwnPlaces())]
     assert commits.new_tips(str(tmp_path / "copy"), str(work), OwnPlaces()) == ()
     assert not (tmp_path / "ran").exists()
     why = ".git: git is not installed, or only where commands could change it"
@@ -168,7 +168,7 @@ def test_the_other_name_of_a_secret_file_is_masked_in_a_copy_too(
     os.link(work / "z", tmp_path / "outside")
     copied = copy(str(work), to, OwnPlaces(), images)
     assert copied.left_out == ()
-    assert changes(str(to), copied, images) == []
+    assert changes(str(to), copied, images, OwnPlaces()) == []
     masked = Fences(OwnPlaces(), "/home/nobody").fence(str(to), Walls("bubblewrap")).masked
     assert sorted(masked) == [f"{to}/.env", f"{to}/sub/notes", f"{to}/z"]
 
@@ -182,4 +182,4 @@ def test_the_other_name_of_a_secret_file_is_masked_in_a_copy_too(
         "z",
         ".env",
     ]
-    assert changes(str(tmp_path / "full"), copied, images) == []
+    assert changes(str(tmp_path / "full"), copied, images, OwnPlaces()) == []

@@ -9,7 +9,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,7 +19,8 @@ from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.settings import settings_with
 from holdfast.protocol.tools import Allowed
 from holdfast.tools.git import GIT_TOOLS, NO_GIT
-from holdfast.tools.repository import View
+from holdfast.tools.own import OwnPlaces
+from holdfast.tools.repository import View, find, view_of
 from tests.tools.conftest import Bench
 
 ALL = ("git_status", "git_diff", "git_log")
@@ -559,21 +559,20 @@ async def test_objects_elsewhere_in_the_workspace_are_not_those_of_its_repositor
 async def test_what_a_killed_process_left_is_removed_and_nothing_else(
     repo: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    places, precious = tmp_path / "places", tmp_path / "precious"
-    places.mkdir()
+    home, precious = tmp_path / "other-home", tmp_path / "precious"
+    (places := home / "run").mkdir(parents=True)
     precious.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(places))
+    own = OwnPlaces((str(home),))
     program = (
         "import os, signal, sys\n"
         "from holdfast.tools.own import OwnPlaces\n"
         "from holdfast.tools.repository import find, view_of\n"
-        "with view_of(find(sys.argv[1], OwnPlaces()), OwnPlaces()):\n"
+        "own = OwnPlaces((sys.argv[2],))\n"
+        "with view_of(find(sys.argv[1], own), own):\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    environment = {**os.environ, "TMPDIR": str(places)}
-    killed = await asyncio.to_thread(
-        subprocess.run, [sys.executable, "-c", program, str(repo.workspace)], env=environment, timeout=60
-    )
+    command = [sys.executable, "-c", program, str(repo.workspace), str(home)]
+    killed = await asyncio.to_thread(subprocess.run, command, timeout=60)
     assert killed.returncode == -9
     (left,) = places.iterdir()
     for name in ("busy", "young", "other"):
@@ -585,7 +584,8 @@ async def test_what_a_killed_process_left_is_removed_and_nothing_else(
     for path in (left, *(places / name for name in ("holdfast-git-busy", "holdfast-git-other", "mine"))):
         os.utime(path, (1_700_000_000, 1_700_000_000))
     os.utime(places / "holdfast-git-link", (1_700_000_000, 1_700_000_000), follow_symlinks=False)
-    await shown(repo, "git_status")
+    with view_of(find(str(repo.workspace), own), own):
+        pass
     os.close(busy)
     assert {path.name.removeprefix("holdfast-git-") for path in places.iterdir()} == {
         "busy", "young", "mine", "link",

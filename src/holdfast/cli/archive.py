@@ -6,7 +6,6 @@ import asyncio
 import os
 import stat
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, aclosing, contextmanager, nullcontext
 from pathlib import Path
@@ -33,6 +32,7 @@ from holdfast.runtime import archive
 from holdfast.runtime.acceptance import before_sending
 from holdfast.runtime.drafts import draft_beside
 from holdfast.runtime.isolate import drop_copies
+from holdfast.sandbox.work_folder import work_folder
 from holdfast.tools.traces import Traces
 from holdfast.views.edits import workspaces_of
 from holdfast.views.lines import COMMAND, Line, Span, neutral, one_line
@@ -108,8 +108,9 @@ def import_(
     file do not count. Its autonomy is at most that of this home. `resume` uses the folder, the model and the
     limits that the records name: look at them first.
     """
-    with _from_stdin() if str(file) == "-" else nullcontext(file) as path:
-        adopted = asyncio.run(_import(home_of(home), path))
+    place = home_of(home)
+    with _from_stdin(place) if str(file) == "-" else nullcontext(file) as path:
+        adopted = asyncio.run(_import(place, path))
     if is_json:
         say_json({"session": adopted.session})
     else:
@@ -131,7 +132,7 @@ async def _import(home: Home, path: Path) -> archive.Adopted:
 
 
 @contextmanager
-def _from_stdin() -> Iterator[Path]:
+def _from_stdin(home: Home) -> Iterator[Path]:
     """Save what comes on stdin in a file for as long as it is needed: an import reads it twice.
 
     Raises:
@@ -141,7 +142,8 @@ def _from_stdin() -> Iterator[Path]:
         raise UsageError("Nothing comes on stdin.", hint="Export into it: `holdfast export last -`.")
     with ExitStack() as stack:
         try:
-            file = stack.enter_context(tempfile.NamedTemporaryFile(prefix="holdfast-", suffix=".jsonl"))
+            folder = stack.enter_context(work_folder("holdfast-", [str(home.folder)]))
+            file = stack.enter_context(Path(folder, "session.jsonl").open("wb"))
             while part := sys.stdin.buffer.read(_PART_BYTES):
                 if file.tell() + len(part) > FILE_BYTES:
                     raise UsageError(f"stdin has more than {FILE_BYTES >> 30} GiB, which no session has.")

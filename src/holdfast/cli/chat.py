@@ -102,6 +102,7 @@ async def _with_editor(talk: Talk) -> None:
         lambda doing, state, width: status_line(doing, state, talk.settings, width),
         lambda typed: import_module(_SLASH).completed(typed),
         talk.settings.tools.workspace,
+        str(talk.home.folder),
     )
     talk.place = editor
     talk.show_rest()

@@ -60,9 +60,10 @@ Complete = Callable[[str], list[str]]
 class Editor:
     """Reads messages and answers while work goes on. Use it within `running`."""
 
-    def __init__(self, recall: Recall, about: About, complete: Complete, workspace: str) -> None:
+    def __init__(self, recall: Recall, about: About, complete: Complete, workspace: str, home: str) -> None:
         self.pastes = Pastes()
-        self._about, self._complete, self._workspace = about, complete, workspace
+        self._about, self._complete = about, complete
+        self._workspace, self._home = workspace, home
         self._doing, self._state = "", State()
         self._printed: Sequence[str] = ()
         self._said: Sequence[Sequence[Span]] = ()
@@ -409,7 +410,7 @@ class Editor:
         message = self.pastes.message(self._line.text)
 
         def edit() -> None:
-            text = edited_elsewhere(message.text, self._workspace)
+            text = edited_elsewhere(message.text, self._workspace, self._home)
             if text is None:
                 self._hint = "The editor failed. Set VISUAL or EDITOR to the one you want."
             elif text != message.text:

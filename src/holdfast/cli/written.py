@@ -6,7 +6,6 @@ import os
 import shlex
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from holdfast.cli.pastes import Pastes
 from holdfast.cli.recall import Recall
 from holdfast.config.files import TEXT_MAX_BYTES, Unreadable, read_text
 from holdfast.sandbox.system import search_path
+from holdfast.sandbox.work_folder import work_folder
 
 _EDITOR = "vi"
 
@@ -36,12 +36,12 @@ class History(PromptHistory):
         self._recall.add(self._pastes.message(string))
 
 
-def edited_elsewhere(text: str, workspace: str) -> str | None:
+def edited_elsewhere(text: str, workspace: str, home: str) -> str | None:
     """Let the person edit a text in the editor that VISUAL or EDITOR names. None if the editor failed.
 
     One that lies in the workspace does not count, unless its path is named.
     """
-    with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
+    with work_folder("holdfast-", [home], [workspace]) as folder:
         file = Path(folder) / "message.md"
         file.write_text(text, encoding="utf-8")
         file.chmod(0o600)

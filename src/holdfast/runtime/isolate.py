@@ -182,7 +182,7 @@ def lost(folder: str, session: str) -> Conflict:
 
 def _changes(workshop: Workshop, found: Copy) -> tuple[Change, ...]:
     try:
-        return tuple(changes(found.folder, found.copied, workshop.images))
+        return tuple(changes(found.folder, found.copied, workshop.images, workshop.own))
     except Refused as refusal:
         raise UsageError(str(refusal)) from None
     except OSError as error:

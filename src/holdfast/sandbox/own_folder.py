@@ -34,10 +34,10 @@ def new_name(key: str, writable: Collection[str]) -> str:
         SandboxUnavailable: there is no such place.
     """
     # A command that is left in the background could move the folder away, and put its own there.
-    bases = (
-        base for base in _bases() if not is_within(writable, base) and os.access(base, os.W_OK | os.X_OK)
+    usable = (
+        base for base in bases() if not is_within(writable, base) and os.access(base, os.W_OK | os.X_OK)
     )
-    base = next(bases, "")
+    base = next(usable, "")
     if not base:
         raise SandboxUnavailable(_NO_PLACE)
     return os.path.join(base, f"{_PREFIX}{guard_name(key)}-{secrets.token_hex(8)}")
@@ -53,13 +53,16 @@ def remove(path: str) -> None:
 def remove_left(keys: Collection[str]) -> None:
     """Remove what calls with these keys have left, because their driver was killed. Their trees have ended."""
     prefixes = tuple(f"{_PREFIX}{guard_name(key)}-" for key in keys)
-    for base in _bases():
+    for base in bases():
         with suppress(OSError):
             for name in os.listdir(base):
                 if name.startswith(prefixes) and os.lstat(os.path.join(base, name)).st_uid == os.getuid():
                     remove(os.path.join(base, name))
 
 
-def _bases() -> tuple[str, ...]:
-    """Return the folders for temporary files, with every link followed."""
-    return tuple(dict.fromkeys(map(os.path.realpath, (tempfile.gettempdir(), "/tmp", "/var/tmp"))))
+def bases() -> tuple[str, ...]:
+    """Return the folders for temporary files, with every link followed.
+
+    That of the environment comes last: it may lie in the workspace of another session.
+    """
+    return tuple(dict.fromkeys(map(os.path.realpath, ("/tmp", "/var/tmp", tempfile.gettempdir()))))

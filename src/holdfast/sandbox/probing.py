@@ -25,6 +25,7 @@ from holdfast import depths
 from holdfast.protocol.fence import Fence, Launch, Sandbox
 from holdfast.sandbox.probe_child import begun
 from holdfast.sandbox.process import Ended, Processes
+from holdfast.sandbox.work_folder import work_place
 
 _CHILD = Path(__file__).with_name("probe_child.py")
 _TIMEOUT_S = 10.0
@@ -78,9 +79,10 @@ async def attempt(sandbox: Sandbox, lets: Collection[str] = ()) -> str:
 @contextlib.contextmanager
 def _own_folder() -> Iterator[str]:
     """Yield a new folder, and remove those of probes that somebody killed. A probe that lives has locked its own."""
-    _remove_left()
+    place = work_place()
+    _remove_left(place)
     while True:
-        folder = os.path.realpath(tempfile.mkdtemp(prefix=_PREFIX))
+        folder = tempfile.mkdtemp(prefix=_PREFIX, dir=place)
         lock = os.open(folder, _FOLDER)
         fcntl.flock(lock, fcntl.LOCK_EX)
         if Path(folder).is_dir():  # another probe may have found it before it had its lock
@@ -94,8 +96,8 @@ def _own_folder() -> Iterator[str]:
         os.close(lock)
 
 
-def _remove_left() -> None:
-    with os.scandir(tempfile.gettempdir()) as entries:
+def _remove_left(place: str) -> None:
+    with os.scandir(place) as entries:
         left = [entry.path for entry in entries if entry.name.startswith(_PREFIX)]
     for path in left:
         with contextlib.suppress(OSError):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import tempfile
 
 from holdfast.errors import SandboxUnavailable
 from holdfast.protocol.fence import Fence, Launch, Sandbox
 from holdfast.sandbox.process import Processes
 from holdfast.sandbox.proxy import PORT
+from holdfast.sandbox.work_folder import work_folder
 
 _HOST = "holdfast.invalid"
 """Nobody can have such a name."""
@@ -27,7 +27,7 @@ async def attempt(sandbox: Sandbox) -> str:
     if bash is None:
         return "It could not be tried: bash is not installed."
     processes = Processes(sandbox)
-    with tempfile.TemporaryDirectory(prefix="holdfast-probe-") as folder:
+    with work_folder("holdfast-probe-") as folder:
         try:
             ended = await processes.run(_launch(bash, folder), lambda _: None)
         except OSError as error:

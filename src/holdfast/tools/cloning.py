@@ -16,10 +16,10 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
+from holdfast.sandbox.work_folder import work_folder
 from holdfast.tools.blocking import Refused
-from holdfast.tools.ignoring import bare_environment
+from holdfast.tools.ignoring import NO_HOOKS, bare_environment
 from holdfast.tools.own import OwnPlaces
 from holdfast.tools.repository import KEPT_KEYS, Repository, copy_small, per_worktree
 
@@ -42,7 +42,7 @@ def clone(git: str, repository: Repository, to: Path, own: OwnPlaces) -> tuple[s
         Refused: the repository cannot be cloned.
     """
     made = to / ".git"
-    with TemporaryDirectory(prefix="holdfast-clone-") as home:
+    with work_folder("holdfast-clone-", own.homes, [repository.top]) as home:
         # The repository may belong to somebody else, as in a container. Git asks for this word then.
         Path(home, ".gitconfig").write_text("[safe]\n\tdirectory = *\n")
         environment = bare_environment(home)
@@ -92,14 +92,14 @@ def _add_objects(common: str, made: Path) -> None:
 
 
 def ask_git(command: Sequence[str], environment: Mapping[str, str], what: str, given: str = "") -> str:
-    """Return what git prints. `what`: what it is to do. `given`: what it reads.
+    """Return what git prints. It runs no hook. `what`: what it is to do. `given`: what it reads.
 
     Raises:
         Refused: it fails, or takes too long.
     """
     try:
         ended = subprocess.run(
-            command,
+            [command[0], *NO_HOOKS, *command[1:]],
             env=dict(environment),
             cwd=environment["HOME"],
             input=os.fsencode(given),

@@ -108,7 +108,7 @@ def copy(workspace: str, to: Path, own: OwnPlaces, images: Images) -> Copied:
     else:
         exclude = "\n".join(_USUAL)
         left_out += [_NO_GIT] if is_repository else []
-    with ignoring(workspace, exclude) as asked:
+    with ignoring(workspace, exclude, own.homes) as asked:
         work = _Copying(workspace, to, own, images, asked, left_out)
         work.copy(tracked)
     return Copied(work.items, tuple(work.ignored), exclude, tuple(left_out))
@@ -248,7 +248,7 @@ class _Copying:
             raise Refused(_TOO_LARGE.format(folder=self._workspace, entries=MAX_ENTRIES, gib=gib))
 
 
-def changes(folder: str, copied: Copied, images: Images) -> list[Change]:
+def changes(folder: str, copied: Copied, images: Images, own: OwnPlaces) -> list[Change]:
     """Return what is not as it was copied. What .gitignore leaves out now, and was not there before, does not count.
 
     Raises:
@@ -279,7 +279,7 @@ def changes(folder: str, copied: Copied, images: Images) -> list[Change]:
             elif stat.S_ISREG(facts.st_mode) or stat.S_ISLNK(facts.st_mode):
                 found[whole] = _state(source, name, images, copied.items.get(whole))
 
-    with ignoring(folder, copied.exclude) as asked, _opened(folder) as top:
+    with ignoring(folder, copied.exclude, own.homes) as asked, _opened(folder) as top:
         walk(top, "", asked)
     for path, item in copied.items.items():
         if path not in found:

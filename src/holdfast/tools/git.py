@@ -137,10 +137,10 @@ class _GitTool(Unplanned):
         found = program_outside("git")
         if not found:
             return RawResult("error", NO_GIT)
-        root = Root(context.workspace, self._own)
+        root, written = Root(context.workspace, self._own), context.policy.walls.write
         ends_at = asyncio.get_running_loop().time() + context.timeout_s
         try:
-            views = await in_thread(lambda: view_of(find(context.workspace, self._own), self._own))
+            views = await in_thread(lambda: view_of(find(context.workspace, self._own), self._own, written))
             view = await in_thread(views.__enter__)
             try:
                 git = _Git(self._processes, found, view, context, root, ends_at)

@@ -10,11 +10,13 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from holdfast.sandbox.system import program_outside
+from holdfast.sandbox.work_folder import work_folder
 from holdfast.tools.blocking import Refused
 
+NO_HOOKS = ("-c", f"core.hooksPath={os.devnull}", "-c", "core.fsmonitor=false")
+"""The options with which git starts no program, whatever lies in the folder that it gets."""
 _BATCH_BYTES = 8 << 10
 """Git reads so much before anybody reads its answers, whatever these are."""
 _HERE = b"./"
@@ -89,18 +91,19 @@ def _ended() -> Refused:
 
 
 @contextmanager
-def ignoring(folder: str, more: str) -> Iterator[Ignoring | None]:
+def ignoring(folder: str, more: str, homes: Sequence[str] = ()) -> Iterator[Ignoring | None]:
     """Ask git about a folder; None without a git that no command could change.
 
     Args:
         folder: Absolute.
         more: Further lines, as in .gitignore.
+        homes: Holdfast's homes, where no command can change what git gets.
     """
     git = program_outside("git")
     if not git:
         yield None
         return
-    with TemporaryDirectory(prefix="holdfast-ignored-") as own:
+    with work_folder("holdfast-ignored-", homes, [folder]) as own:
         for name in ("objects", "refs", "info"):
             Path(own, name).mkdir()
         Path(own, "HEAD").write_text("ref: refs/heads/main\n")
@@ -108,7 +111,7 @@ def ignoring(folder: str, more: str) -> Iterator[Ignoring | None]:
         Path(own, "info", "exclude").write_text(more, errors="surrogateescape")
         environment: Mapping[str, str] = {**bare_environment(own), "GIT_DIR": own, "GIT_WORK_TREE": folder}
         with subprocess.Popen(
-            [git, "check-ignore", "--stdin", "-z", "--verbose", "--non-matching", "--no-index"],
+            [git, *NO_HOOKS, "check-ignore", "--stdin", "-z", "--verbose", "--non-matching", "--no-index"],
             cwd=folder,
             env=dict(environment),
             stdin=subprocess.PIPE,

@@ -18,7 +18,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory, gettempdir
 
 import msgspec
 
@@ -26,6 +25,7 @@ from holdfast import depths
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.locks import Lock, try_lock
 from holdfast.policy.paths import is_inside
+from holdfast.sandbox.work_folder import work_folder, work_place
 from holdfast.tools.blocking import Refused
 from holdfast.tools.git_config import parsed
 from holdfast.tools.own import OwnPlaces
@@ -142,15 +142,21 @@ def borrowed(repository: Repository) -> Sequence[str]:
 
 
 @contextmanager
-def view_of(repository: Repository, own: OwnPlaces) -> Iterator[View]:
+def view_of(repository: Repository, own: OwnPlaces, writable: Sequence[str] = ()) -> Iterator[View]:
     """Make the view. It is removed at the end. Its config has no settings yet: `write_config` adds them.
+
+    Args:
+        repository: The repository.
+        own: Holdfast's own files. In a home among them, no command can change the view.
+        writable: Where commands may write beside the working tree.
 
     Raises:
         Refused: the repository is damaged, or too large.
         OSError: it cannot be read, or the view cannot be made.
     """
-    sweep(gettempdir())
-    with TemporaryDirectory(prefix=_PREFIX) as folder, _locked(folder):
+    writable = (repository.top, *writable)
+    sweep(work_place(own.homes, writable))
+    with work_folder(_PREFIX, own.homes, writable) as folder, _locked(folder):
         Path(folder, "info").mkdir()
         head = _read(repository.folder, "HEAD", own, _SMALL_BYTES).decode(errors="replace").rstrip("\n")
         if not _HEAD.match(head):
