@@ -13,8 +13,9 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.protocol.fence import Undone
-from holdfast.tools.aside import put_aside, put_right, seen, told
+from holdfast.tools.aside import put_aside, put_right, seen, there, told
 from holdfast.tools.folders import fixed
+from tests.depths import few_open_files, nested
 from tests.tools.ordinary import as_an_ordinary_user
 
 
@@ -372,3 +373,21 @@ def test_what_is_put_aside_has_no_other_name(tmp_path: Path) -> None:
     aside = tmp_path / ".envrc.put-aside"
     assert (aside.read_text(), aside.stat().st_mode & 0o777) == ("as a person saw it", 0o750)
     assert {each.name for each in tmp_path.iterdir()} == {"x", ".envrc.put-aside"}
+
+
+@pytest.mark.requirement("L2")
+def test_what_is_new_is_put_aside_however_deep_it_is(tmp_path: Path) -> None:
+    with as_an_ordinary_user(tmp_path), few_open_files(), nested(tmp_path) as deepest:
+        new = deepest / ".envrc"
+        new.write_text("evil")
+        for path in new.parents[1:71]:
+            path.chmod(0o300)
+        assert put_right({}, [str(new)]) == (str(new),)
+        assert (deepest / ".envrc.put-aside").read_text() == "evil"
+        assert not new.exists()
+
+
+def test_the_folder_that_a_command_closed_is_found_however_far_above_a_path_it_is(tmp_path: Path) -> None:
+    with as_an_ordinary_user(tmp_path), nested(tmp_path) as deepest:
+        (tmp_path / "a").chmod(0)
+        assert there(str(deepest)) == str(tmp_path / "a")

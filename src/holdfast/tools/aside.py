@@ -14,7 +14,7 @@ import re
 import shutil
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 
 import msgspec
 
@@ -27,6 +27,8 @@ _PASSED = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 """How a folder on the way is opened. Others may let the user pass it and not list it, as many a `/home` does."""
 _LOOKED = stat.S_IRUSR | stat.S_IXUSR
 """What the owner needs to look into a folder."""
+_MOST_CLOSED_AGAIN = 64
+"""So many folders on the way to a path are closed again. Each takes an open file until then."""
 _SHOWN = 100
 """What is not named is only counted, and a person would have to look for it."""
 NOT_YET = "Holdfast keeps what was there, and tries again before the next command. The disk may be full."
@@ -84,13 +86,15 @@ def there(path: str) -> str:
     """Return a path if something lies there; the folder on the way that nobody can look into, if there is one; empty
     if nothing lies there.
     """
-    try:
-        os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return ""
-    except OSError:
-        return there(os.path.dirname(path))
-    return path
+    while True:
+        try:
+            os.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return ""
+        except OSError:
+            path = os.path.dirname(path)
+        else:
+            return path
 
 
 def is_closed(folder: str) -> bool:
@@ -265,35 +269,37 @@ def _put_back(path: str, target: str) -> bool:
 @contextmanager
 def folder_of(path: str) -> Iterator[tuple[int, str]]:
     """Open the folder of a path, and return its descriptor with the last name. If a program has closed folders to
-    their owner, they are open to them meanwhile.
+    their owner, they are open to them meanwhile; of a great many, some stay so.
 
     Raises:
         OSError: a part of the path is a link, or gone.
     """
     *folders, name = path.split("/")[1:]
-    with ExitStack() as opened:
-        fd = _into(opened, "/", None)
-        for each in folders:
-            fd = _into(opened, each, fd)
+    let_in: list[tuple[int, int]] = []
+    fd = os.open("/", _PASSED)
+    try:
+        for each in folders:  # there may be more of them than files may be open
+            above, fd = fd, os.open(each, _PASSED | os.O_NOFOLLOW, dir_fd=fd)
+            os.close(above)
+            _let_in(fd, let_in)
         # What is only passed cannot be listed.
-        fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
-        opened.callback(os.close, fd)
+        above, fd = fd, os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
+        os.close(above)
         yield fd, name
+    finally:
+        os.close(fd)
+        for again, mode in reversed(let_in):
+            with suppress(OSError):
+                os.chmod(f"/proc/self/fd/{again}", mode)
+            os.close(again)
 
 
-def _into(opened: ExitStack, name: str, above: int | None) -> int:
-    """Return a descriptor to pass a folder. The stack closes it, and gives the folder its mode again."""
-    fd = os.open(name, _PASSED | os.O_NOFOLLOW, dir_fd=above)
-    opened.callback(os.close, fd)
+def _let_in(fd: int, let_in: list[tuple[int, int]]) -> None:
+    """Open a folder to its owner, if a program has closed it. Note it, with its mode."""
     facts = os.fstat(fd)
     mode = stat.S_IMODE(facts.st_mode)
     if mode & stat.S_IRWXU != stat.S_IRWXU and facts.st_uid == os.geteuid():
         with suppress(OSError):
             os.chmod(f"/proc/self/fd/{fd}", mode | stat.S_IRWXU)
-            opened.callback(_close_again, fd, mode)
-    return fd
-
-
-def _close_again(fd: int, mode: int) -> None:
-    with suppress(OSError):
-        os.chmod(f"/proc/self/fd/{fd}", mode)
+            if len(let_in) < _MOST_CLOSED_AGAIN:
+                let_in.append((os.dup(fd), mode))
