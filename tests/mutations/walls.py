@@ -387,8 +387,8 @@ WALLS = (
     Mutation(
         "what is put aside is renamed through links",
         "tools/aside.py",
-        "    fd = os.open(name, _PASSED | os.O_NOFOLLOW, dir_fd=above)\n    opened",
-        "    fd = os.open(name, _PASSED, dir_fd=above)\n    opened",
+        "os.open(each, _PASSED | os.O_NOFOLLOW, dir_fd=fd)",
+        "os.open(each, _PASSED, dir_fd=fd)",
         "tests/tools/test_aside.py",
     ),
     Mutation(
@@ -544,6 +544,13 @@ WALLS = (
         "            self._stuck[name] = rest\n",
         "            self._stuck.pop(name, None)\n",
         "tests/tools/test_kept.py",
+    ),
+    Mutation(
+        "an error with what one command left stops all sessions of the home",
+        "tools/undoing.py",
+        "        except Exception as error:\n            self._traces.note_fault",
+        "        except OSError as error:\n            self._traces.note_fault",
+        "tests/tools/test_overlap.py",
     ),
     Mutation(
         "a second name of a controlling file stays",

@@ -64,6 +64,13 @@ def test_what_controls_git_is_protected_beside_every_head(fences: Fences, worksp
     assert within(workspace, fences.fence(str(workspace), WALLS).protected) == ["sub/config", "sub/hooks"]
 
 
+def test_a_chain_of_links_longer_than_a_stack_stops_no_command(fences: Fences, workspace: Path) -> None:
+    (workspace / ".env").symlink_to("l0")
+    for number in range(1_100):
+        (workspace / f"l{number}").symlink_to(f"l{number + 1}")
+    assert fences.fence(str(workspace), WALLS).masked == ()
+
+
 @pytest.mark.requirement("L2")
 def test_git_folders_of_submodules_and_worktrees_have_places_of_their_own(
     fences: Fences, workspace: Path

@@ -153,9 +153,9 @@ def test_on_a_full_disk_no_half_of_a_file_is_put_back_and_the_whole_comes_later(
     assert "what was there before was put back, but for these." in said
     assert "tries again before the next command" in said
     with pytest.raises(Refused, match=r"could not be put back: \.envrc"):
-        traces.put_back_stuck(str(small))
+        traces.put_back_stuck([str(small)])
     (small / "big").unlink()
-    traces.put_back_stuck(str(small))
+    traces.put_back_stuck([str(small)])
     assert envrc.read_text() == "mine\n" * 4_000
     assert not list((home / "aside").iterdir())
 

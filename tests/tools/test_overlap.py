@@ -13,11 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.cli.doctor import check_commands
+from holdfast.config.paths import Home
+from holdfast.policy.protected import Own
 from holdfast.protocol.fence import Launch, Undone
 from holdfast.protocol.settings import Walls
 from holdfast.testing.clock import never_over
 from holdfast.tools.blocking import Refused
-from holdfast.tools.fencing import Fences
+from holdfast.tools.fencing import Fences, worked_off
 from holdfast.tools.own import OwnPlaces
 from holdfast.tools.traces import Traces
 from tests.depths import nested
@@ -331,6 +334,7 @@ def test_no_command_begins_where_another_one_could_not_be_undone(
     workspace: Path, home: str, backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, fences = state(workspace), fences_of(backend, home)
+    (elsewhere := workspace.parent / "elsewhere").mkdir()
     one = Command(fences, workspace, backend, "s:1")
     one.begin()
     plant(str(workspace), backend)
@@ -338,7 +342,38 @@ def test_no_command_begins_where_another_one_could_not_be_undone(
         patch.setattr("holdfast.tools.undoing.put_right", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             one.end()
-        with pytest.raises(ZeroDivisionError):
+        with pytest.raises(Refused, match=r"an error in Holdfast \(ZeroDivisionError\)"):
             Command(fences, workspace, backend, "s:2")
+        Command(fences, elsewhere, backend, "s:3").begin()
     Command(fences, workspace, backend, "s:2").begin()
     assert state(workspace) == before
+
+
+@BOTH
+@pytest.mark.requirement("C8")
+def test_what_an_error_keeps_from_being_put_right_stops_no_other_workspace(
+    workspace: Path, home: str, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, fences = state(workspace), fences_of(backend, home)
+    (elsewhere := workspace.parent / "elsewhere").mkdir()
+    with another(backend, home, workspace, workspace) as process:
+        process.kill()
+        process.wait()
+    with monkeypatch.context() as patch:
+        patch.setattr("holdfast.tools.undoing.put_right", lambda *_: 1 / 0)
+        for session, is_said in (("new", True), ("new", False), ("other", True), ("other", True)):
+            said = asyncio.run(fences.put_aside(session, is_first=True))
+            assert bool(said) == is_said
+            assert not is_said or f"keeps what it changed in {workspace} from being put right" in said
+            asyncio.run(fences.put_aside(session, is_first=False))
+        assert worked_off(Own(), Path(home), "newer") == []
+        for again in (fences, fences_of(backend, home)):  # the process that found it, and a later one
+            Command(again, elsewhere, backend, "s:1").begin()
+            with pytest.raises(Refused, match=r"an error in Holdfast \(ZeroDivisionError\)"):
+                Command(again, workspace, backend, "s:2")
+        (finding,) = check_commands(Home(Path(home), Path(home)))
+        assert (finding.severity, "ZeroDivisionError" in finding.message) == ("fault", True)
+    Command(fences, workspace, backend, "s:2").begin()
+    assert state(workspace) == before
+    assert not [*check_commands(Home(Path(home), Path(home)))]
+    assert ".envrc" in asyncio.run(fences.put_aside("other", is_first=True))

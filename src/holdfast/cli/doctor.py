@@ -40,6 +40,7 @@ from holdfast.protocol.hooks import HookSource
 from holdfast.protocol.search import KEY_VARIABLES, engine_of
 from holdfast.storage.errors import storage_errors
 from holdfast.storage.home import DATABASE, was_used
+from holdfast.tools.traces import Traces
 from holdfast.views.lines import Line, Span, neutral
 
 _NO_GROUPS = "limits hold for each process, and Holdfast counts processes; it uses no groups of the kernel"
@@ -360,9 +361,22 @@ def check_copies(home: Home) -> Iterator[Finding]:
         return
 
 
+def check_commands(home: Home) -> Iterator[Finding]:
+    """Check for killed commands whose changes an error keeps from being undone."""
+    for trace in Traces(home.folder).faulty().values():
+        yield Finding(
+            "commands",
+            "fault",
+            f"what a killed command of session {trace.session} changed in {trace.writable[0]} cannot be put right "
+            f"({trace.fault})",
+            f"Until it is, no command runs there. `holdfast resume {trace.session}` tries again.",
+        )
+
+
 CHECKS: tuple[Check, ...] = (
     check_python, check_home, check_database, check_config, check_keys, check_shell, check_sandbox,
-    check_egress, check_secrets, check_hooks, check_copies, check_disk,
+    check_egress, check_secrets, check_hooks, check_copies,
+    check_commands, check_disk,
 )  # fmt: skip
 
 

@@ -386,7 +386,9 @@ class Fences:
         is_keeping = self.backend(walls) == "landlock"
 
         def looked() -> tuple[Fence, Trace]:
-            self._undoing.retry(workspace)
+            self._undoing.retry(
+                lambda: (workspace, *self._repository(workspace, walls), *map(_real, walls.write))
+            )
             with self._traces.looking():
                 rules = self.rules(workspace, walls, readable, reached)
                 if walled is not None and walled.digest != rules.digest():
@@ -516,7 +518,7 @@ def _filled(rules: Fence, look: _Look, homes: Iterable[str], whole: Sequence[str
 
 def _led_to(links: Iterable[str], workspace: str, roots: Sequence[str]) -> Iterator[str]:
     """Yield where links lead now, if a command can read it there."""
-    for target in map(os.path.realpath, links):
+    for _, target in map(way, links):  # `realpath` calls itself for each link, and there may be a thousand
         is_shown = is_within(roots, target)
         if is_shown and os.path.exists(target) and not is_inside(target, workspace):
             yield target

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -62,6 +62,8 @@ class Trace(msgspec.Struct, frozen=True):
     """When it was looked what lay there."""
     led: tuple[str, ...] = ()
     """Where something protected led when it began."""
+    fault: str = ""
+    """The name of the error that kept all of it from being undone; empty if nobody tried, or it is undone."""
 
     @property
     def session(self) -> str:
@@ -85,6 +87,8 @@ class Traces:
         """Their files, which are locked: so other processes know that this one lives."""
         self._failed: set[str] = set()
         self._stuck: dict[str, Trace] = {}
+        self._faulty: dict[str, Trace] = {}
+        """What other processes left, and this one could not undo."""
         self._untold: dict[str, list[str]] = {}
         self._told: set[str] = set()
         """What was found of other processes. It goes when the record that tells of it is stored."""
@@ -109,15 +113,32 @@ class Traces:
             with suppress(OSError, ValueError):
                 if name not in found and not (trace := self._read(name)).changed:
                     found[name] = trace
-        return sorted((each for each in found.values() if _meet(each.writable, roots)), key=_age)
+        return sorted((each for each in found.values() if meet(each.writable, roots)), key=_age)
 
     def fail(self, key: str) -> None:
         """It has ended, and could not be undone. Nothing begins beside it until it is."""
         self._failed.add(_name(key))
 
     def failed(self) -> list[Trace]:
-        """Return the commands that have ended and could not be undone."""
+        """Return the commands of this process that have ended and could not be undone."""
         return [self._running[name] for name in self._failed]
+
+    def are_any(self) -> bool:
+        """Return whether there are commands that run, or of which something must be said or done."""
+        return bool(self._running or self._stuck or self._names())
+
+    def note_fault(self, name: str, trace: Trace, error: Exception) -> None:
+        """Keep what another process left, because an error kept it from being undone."""
+        self._told.discard(name)
+        self._faulty[name] = replace(trace, fault=type(error).__name__)
+        with suppress(OSError):
+            self._keep(name, self._faulty[name])
+
+    def faulty(self) -> dict[str, Trace]:
+        """Return what other processes left, and nobody could undo because of an error, by their names."""
+        stored = self._stored()
+        found = {name: trace for name, trace in stored.items() if trace.fault}
+        return {**found, **{name: trace for name, trace in self._faulty.items() if name in stored}}
 
     def is_running(self, key: str) -> bool:
         """Return whether it began and has not ended."""
@@ -136,8 +157,10 @@ class Traces:
     def finish(self, name: str, trace: Trace, undone: Undone) -> None:
         """Keep only what is left of a command that has ended."""
         kept = trace.kept.only(undone.stuck) if trace.kept is not None and undone.stuck else None
+        self._faulty.pop(name, None)
         rest = replace(
             trace,
+            fault="",
             before={},
             gone=(),
             led=(),
@@ -169,7 +192,7 @@ class Traces:
         for name in self._names(session) if found else {*self._told}:
             if name.startswith(_mark(session)) and name not in self._running:
                 self._told.discard(name)
-                if name not in self._stuck:
+                if name not in self._stuck and name not in self._faulty:
                     self._drop(name)
         return found
 
@@ -211,14 +234,17 @@ class Traces:
         finally:
             os.close(fd)
 
-    def put_back_stuck(self, workspace: str) -> None:
-        """Put back what could not be put back before.
+    def put_back_stuck(self, roots: Sequence[str]) -> None:
+        """Put back what could not be put back before, of the commands that could change something in these folders,
+        the workspace first.
 
         Raises:
             Refused: it still cannot be.
         """
         still: list[str] = []
         for name, trace in {**self._left_stuck(), **self._stuck}.items():
+            if not meet(trace.writable, roots):
+                continue
             undone = put_back(trace.kept) if trace.kept is not None else Undone()
             still += undone.stuck
             if undone.stuck:
@@ -228,15 +254,19 @@ class Traces:
             else:  # its session has not yet been told
                 self._keep(name, replace(trace, stuck=(), kept=None))
         if still:
-            raise Refused(_STUCK.format(paths=names(still, workspace)))
+            raise Refused(_STUCK.format(paths=names(still, roots[0])))
 
     def _left_stuck(self) -> dict[str, Trace]:
         """Return what other processes could not put back."""
+        return {name: trace for name, trace in self._stored().items() if trace.stuck}
+
+    def _stored(self) -> dict[str, Trace]:
+        """Return what is stored and does not run in this process."""
         found: dict[str, Trace] = {}
         for name in self._names():
             with suppress(OSError, ValueError):
-                if name not in self._running and (trace := self._read(name)).stuck:
-                    found[name] = trace
+                if name not in self._running:
+                    found[name] = self._read(name)
         return found
 
     def forget(self, session: str) -> None:
@@ -304,7 +334,8 @@ class Traces:
                 path.with_suffix(".tmp").unlink(missing_ok=True)
 
 
-def _meet(these: Iterable[str], those: Collection[str]) -> bool:
+def meet(these: Iterable[str], those: Collection[str]) -> bool:
+    """Return whether one of these folders lies in one of those, or the other way round."""
     return any(is_inside(one, other) or is_inside(other, one) for one in these for other in those)
 
 

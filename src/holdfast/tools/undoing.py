@@ -18,15 +18,24 @@ from holdfast.sandbox import own_folder
 from holdfast.sandbox.mounted import is_blank
 from holdfast.sandbox.trees import end_trees
 from holdfast.tools.aside import ASIDE, is_aside, put_right, sentence
+from holdfast.tools.blocking import Refused
 from holdfast.tools.kept import put_back, righted
 from holdfast.tools.led import first_on_the_way
-from holdfast.tools.traces import Trace, Traces
+from holdfast.tools.traces import Trace, Traces, meet
 
 _COARSE_MS = 10
 """How much older than it is a change of a file may look."""
 _OF_ANOTHER = (
     "A command of session {session} was left behind when its Holdfast was killed. Files that control other programs "
     "had come or changed, and were put aside or put back: `holdfast resume {session}` names them."
+)
+_NOT_UNDONE = (
+    "A command of session {session} was left behind when its Holdfast was killed, and an error keeps what it changed "
+    "in {workspace} from being put right. Until then, no command runs there. `holdfast doctor` says more."
+)
+_NOTHING_RUN = (
+    "Nothing was run: what an earlier command changed here cannot be put right, because of an error in Holdfast "
+    "({why}). Holdfast tries again before the next command."
 )
 
 
@@ -57,15 +66,31 @@ class Undoing:
                 if not is_undone:
                     self._traces.fail(trace.key)
 
-    def retry(self, workspace: str) -> None:
-        """Undo what could not be undone when its command ended.
+    def retry(self, find_roots: Callable[[], Sequence[str]]) -> None:
+        """Undo what could not be undone before.
+
+        Args:
+            find_roots: Returns the folders in which the next command could change something, the workspace first.
+                What was changed elsewhere does not matter to it.
 
         Raises:
             Refused: it still cannot be.
         """
+        if not self._traces.are_any():
+            return
+        roots = find_roots()
         for trace in self._traces.failed():
-            self.end(trace)
-        self._traces.put_back_stuck(workspace)
+            if meet(trace.writable, roots):
+                try:
+                    self.end(trace)
+                except Exception as error:
+                    raise Refused(_NOTHING_RUN.format(why=type(error).__name__)) from error
+        for name, trace in self._traces.faulty().items():
+            if meet(trace.writable, roots):
+                with self._traces.alone():
+                    if self._finished(name, trace) is None:
+                        raise Refused(_NOTHING_RUN.format(why=self._traces.faulty()[name].fault))
+        self._traces.put_back_stuck(roots)
 
     def recovered(self, session: str) -> list[str]:
         """Undo what killed processes left, of any session, and return sentences for this one. All of its own
@@ -81,11 +106,9 @@ class Undoing:
             }
             _end({**left, **others})
             for name, trace in left.items():
-                undone = self._finish(name, trace)
-                said += [sentence(undone, trace.writable[0])] if undone.changed else []
+                said += self._said(trace, self._finished(name, trace), is_own=True)
             for name, trace in others.items():
-                if self._finish(name, trace).changed:
-                    said.append(_OF_ANOTHER.format(session=trace.session))
+                said += self._said(trace, self._finished(name, trace), is_own=False)
         return said
 
     def worked_off(self, session: str) -> list[str]:
@@ -100,13 +123,27 @@ class Undoing:
                 is_own = trace.session == session
                 if trace.changed and not is_own:
                     continue
-                undone = self._finish(name, trace)
-                if undone.changed:
-                    of_another = _OF_ANOTHER.format(session=trace.session)
-                    said.append(sentence(undone, trace.writable[0]) if is_own else of_another)
-                if is_own and not undone.stuck:
+                undone = self._finished(name, trace)
+                said += self._said(trace, undone, is_own=is_own)
+                if is_own and undone is not None and not undone.stuck:
                     self._traces.told(name)
         return said
+
+    def _said(self, trace: Trace, undone: Undone | None, *, is_own: bool) -> list[str]:
+        """Return what to say of a command that was killed. Another session hears of a fault once."""
+        if undone is None:
+            of_it = _NOT_UNDONE.format(session=trace.session, workspace=trace.writable[0])
+            return [of_it] if is_own or not trace.fault else []
+        of_another = _OF_ANOTHER.format(session=trace.session)
+        return [sentence(undone, trace.writable[0]) if is_own else of_another] if undone.changed else []
+
+    def _finished(self, name: str, trace: Trace) -> Undone | None:
+        """Undo what a killed command changed; None: an error keeps it from being undone, which stops nobody else."""
+        try:
+            return self._finish(name, trace)
+        except Exception as error:
+            self._traces.note_fault(name, trace, error)
+            return None
 
     def _finish(self, name: str, trace: Trace) -> Undone:
         if trace.changed:  # it was undone, as far as it could be
