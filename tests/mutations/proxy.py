@@ -35,6 +35,20 @@ PROXY = (
         "tests/sandbox/test_ways_out.py::test_the_proxy_imports_nothing_that_a_command_could_have_written",
     ),
     Mutation(
+        "the server gets the head of a request whose body is refused",
+        _EXCHANGE,
+        "        return may_be_refused and not waits\n",
+        "        return False\n",
+        _SECRETS,
+    ),
+    Mutation(
+        "a request whose beginning the server got is said to be refused",
+        _EXCHANGE,
+        "            self._is_held = False\n",
+        "",
+        _SECRETS,
+    ),
+    Mutation(
         "a request may name another host in its header",
         _EXCHANGE,
         "        if names_another(head, found):",

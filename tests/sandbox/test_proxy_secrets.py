@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from holdfast.protocol.traffic import StandIn
 from holdfast.redact.redactor import spellings_of
-from holdfast.sandbox.proxy_bodies import Body
+from holdfast.sandbox.proxy_bodies import LAST_CHUNK, Body, chunk
+from holdfast.sandbox.proxy_exchange import Limits
 from holdfast.sandbox.proxy_heads import read
 from holdfast.sandbox.proxy_secrets import Finding, Hiding, Misplaced, with_secrets
 from tests.sandbox.test_proxy import alone
@@ -425,3 +426,81 @@ async def test_a_mark_in_a_body_is_found_however_its_chunks_are_cut() -> None:
         line = "Transfer-Encoding: chunked"
         said = await call.ask(f"POST {server.url('/slow')} HTTP/1.1", line, body=body)
     assert said.startswith(b"HTTP/1.1 403 ")
+
+
+@pytest.mark.requirement("S7")
+@pytest.mark.parametrize(
+    ("length", "pieces", "verdict"),
+    [
+        ("Content-Length: 60000", ["x" * 30_000, f"{MARK:x<30000}"], "refused"),
+        ("Transfer-Encoding: chunked", ["3\r\nabc\r\n", f"{len(MARK):x}\r\n{MARK}\r\n0\r\n\r\n"], "refused"),
+        ("Transfer-Encoding: chunked", ["3\r\nabc\r\n", "3;x\r\nabc\r\n0\r\n\r\n"], "refused"),
+        ("Content-Length: 200000", ["x" * 100_000, f"{MARK:x<100000}"], "cut off"),
+        (
+            "Transfer-Encoding: chunked",
+            ["3\r\nabc\r\n", "", f"{len(MARK):x}\r\n{MARK}\r\n0\r\n\r\n"],
+            "cut off",
+        ),
+        ("Transfer-Encoding: chunked", ["3\r\nabc\r\n", "", "3;x\r\nabc\r\n0\r\n\r\n"], "cut off"),
+    ],
+    ids=["a short body", "chunks", "odd chunks", "a long body", "slow chunks", "slow odd chunks"],
+)
+async def test_a_request_is_refused_if_the_server_got_nothing_of_it_and_cut_off_otherwise(
+    length: str, pieces: list[str], verdict: str
+) -> None:
+    """An empty piece: the program says nothing until the server has got the rest."""
+    got, has_come = bytearray(), asyncio.Event()
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while more := await reader.read(1 << 16):
+            got.extend(more)
+            if b"abc" in got:
+                has_come.set()
+        writer.close()
+
+    server = await asyncio.start_server(take, "127.0.0.1", 0)
+    here = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    secret = StandIn("MINE", MARK, VALUE, "Authorization", (here,))
+    async with server, alone([here], Limits(pause_s=0.01), secrets=(secret,)) as call:
+        reader, writer = await asyncio.open_connection("127.0.0.1", call.port)
+        writer.write(f"POST http://{here}/start HTTP/1.1\r\n{length}\r\n\r\n".encode())
+        for piece in pieces:
+            writer.write(piece.encode())
+            if piece:
+                await writer.drain()
+            else:
+                await has_come.wait()
+        said = (await reader.read()).decode()
+        writer.close()
+        (told,) = await call.told()
+    assert told.verdict == verdict
+    assert MARK.encode() not in got
+    assert (got.startswith(b"POST /start "), told.sent_bytes > 0) == (verdict == "cut off",) * 2
+    assert ("nobody knows what it did" in told.why) == ("nobody knows what it did" in said) == bool(got)
+    assert f"/start: {verdict}, " in told.line
+
+
+@pytest.mark.requirement("S7")
+@pytest.mark.parametrize("line", ["Content-Length: 150000", "Transfer-Encoding: chunked"])
+async def test_a_body_whose_beginning_is_looked_at_first_reaches_the_server_whole(line: str) -> None:
+    content = bytes(range(250)) * 600
+    pieces = [content[at : at + 40_000] for at in range(0, len(content), 40_000)]
+    is_chunked = line.startswith("Transfer")
+    got = bytearray()
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        body = Body("chunks" if is_chunked else len(content))
+        while not body.is_over:
+            got.extend(body.take(await reader.read(1 << 16)))
+        writer.write(response("ok", "text/plain"))
+        writer.close()
+
+    server = await asyncio.start_server(take, "127.0.0.1", 0)
+    here = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    secret = StandIn("MINE", MARK, VALUE, "Authorization", (here,))
+    async with server, alone([here], secrets=(secret,)) as call:
+        sent = b"".join([*map(chunk, pieces), LAST_CHUNK]) if is_chunked else content
+        said = await call.ask(f"POST http://{here}/ HTTP/1.1", line, body=sent)
+    assert said.endswith(b"ok")
+    assert got == content

@@ -13,8 +13,11 @@ import msgspec
 
 from holdfast.protocol.counts import counted
 
-Verdict = Literal["allowed", "refused", "failed"]
-"""`refused`: by the policy, or because it has more than one reading. `failed`: it was allowed, and has no end."""
+Verdict = Literal["allowed", "refused", "cut off", "failed"]
+"""`refused`: by the policy, or because it has more than one reading; the server got nothing of it. `cut off`: for the
+same reasons, but the server had its beginning, and may have done what it asks for. `failed`: it was allowed, and has
+no end.
+"""
 
 MAX_EXCHANGES = 2_000
 """So many requests of a call are kept. The others are counted."""
@@ -34,7 +37,7 @@ class Exchange(msgspec.Struct, frozen=True, omit_defaults=True):
     """The address of a request; host and port of a connection; empty if it could not be read."""
     verdict: Verdict
     why: str = ""
-    """Why it was refused or failed, as a sentence."""
+    """Why it was refused, cut off or failed, as a sentence."""
     status: int = 0
     """The status of the response; 0 without one."""
     sent_bytes: int = 0

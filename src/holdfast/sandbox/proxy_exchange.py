@@ -34,12 +34,15 @@ from holdfast.sandbox.proxy_heads import (
     outgoing,
     read,
     refusal,
+    same,
 )
 from holdfast.sandbox.proxy_secrets import Finding, Hiding, Misplaced, with_secrets
 from holdfast.sandbox.proxy_streams import Plain, secured
 from holdfast.sandbox.proxy_tls import Certificates, trusting
 
 _CHUNK_BYTES = 64 << 10
+_HELD_BYTES = 64 << 10
+"""So much of a body is looked at before anything goes to the server."""
 _MAX_LINGER_BYTES = 1 << 20
 _MAX_ANNOUNCED = 20
 """So many responses may announce another one."""
@@ -47,6 +50,7 @@ _ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 _PARTING_S = 2.0
 _USUAL_PORTS = (80, 443)
 _CALL_ENDED = "The call ended before."
+_CUT_OFF = "The server got the beginning of the request, and nobody knows what it did."
 NOT_TRUSTED = (
     "The program does not accept the certificate of Holdfast's proxy, which reads requests to {host} "
     "because a secret is for it. Programs that insist on the host's own certificate cannot use secrets."
@@ -84,6 +88,8 @@ class Limits(msgspec.Struct, frozen=True):
     connect_s: float = 10.0
     idle_s: float = 300.0
     """The longest silence of both sides."""
+    pause_s: float = 1.0
+    """How long a program may be silent within the beginning of a long body that is held back."""
     linger_s: float = 10.0
     """The longest silence of a server after the program has closed its side."""
     max_bytes: int = 2 << 30
@@ -168,6 +174,10 @@ class _Passage:
         self.has_answered = False
         self.is_over = False
         """The program got the whole response."""
+        self._is_held = True
+        """Nothing of the request has gone to the server."""
+        self._coming: asyncio.Task[bytes] | None = None
+        """What the program sends next, if somebody waits for it already."""
         self._client = client
         self._reach = reach
         self._limits = limits
@@ -335,11 +345,26 @@ class _Passage:
 
     async def _ask(self, server: Plain, head: Head, target: Target, rest: bytes) -> None:
         """Send the request and bring back the response. Both may happen at once."""
-        start = outgoing(head, target)
-        self._count(sent=len(start))
-        await server.send(start)
-        sending = asyncio.create_task(self._send_body(server, Body(head.length), rest))
-        bringing = asyncio.create_task(self._bring(server, head))
+        body, begin = Body(head.length), b""
+        try:
+            if self._is_looked_at_first(head, rest):
+                begin, rest = await self._begin(body, rest), b""
+            start = outgoing(head, target)
+            self._count(sent=len(start))
+            self._is_held = False
+            await server.send(start)
+            await self._exchanged(self._send_body(server, body, rest, begin), self._bring(server, head))
+        finally:
+            if self._coming is not None:
+                self._coming.cancel()
+                await asyncio.gather(self._coming, return_exceptions=True)
+        await self.say(b"")
+
+    async def _exchanged(
+        self, send: Coroutine[object, object, None], bring: Coroutine[object, object, None]
+    ) -> None:
+        """Send the body and bring the response, until the program has the whole response."""
+        sending, bringing = asyncio.create_task(send), asyncio.create_task(bring)
         try:
             await asyncio.wait({sending, bringing}, return_when=asyncio.FIRST_COMPLETED)
             if sending.done() and isinstance(sending.exception(), _Stopped):
@@ -350,33 +375,71 @@ class _Passage:
             sending.cancel()
             bringing.cancel()
             await asyncio.gather(sending, bringing, return_exceptions=True)
-        await self.say(b"")
 
-    async def _send_body(self, server: Plain, body: Body, data: bytes) -> None:
-        """Send the body on, and nothing that follows it. Then wait until the program closes its side."""
-        is_chunked = body.length == "chunks"
-        while not body.is_over:
-            if data:
-                try:
-                    part = body.take(data)
-                    self._finding.check(part)
-                except Unreadable as error:
-                    raise _Stopped("refused", error.status, str(error)) from None
-                except Misplaced as error:
-                    raise _Stopped("refused", 403, str(error)) from None
-                if is_chunked:
-                    part = chunk(part) + (LAST_CHUNK if body.is_over else b"")
+    def _is_looked_at_first(self, head: Head, rest: bytes) -> bool:
+        """Return whether to look at the beginning of the body before the head goes to the server: it may be refused,
+        and the program does not wait for the server's leave to send it.
+        """
+        may_be_refused = head.length == "chunks" or (head.length != 0 and bool(self._reach.secrets))
+        waits = not rest and any(same(name) == "expect" for name, _ in head.headers)
+        return may_be_refused and not waits
+
+    async def _begin(self, body: Body, data: bytes) -> bytes:
+        """Return all of a short body, or the beginning of a long one: what is refused for it does nothing."""
+        begin = bytearray()
+        is_short = body.length != "chunks" and int(body.length) <= _HELD_BYTES
+        while True:
+            begin += self._checked(body, data)
+            if body.is_over or len(begin) >= _HELD_BYTES:
+                return bytes(begin)
+            self._wait(self._limits.idle_s)
+            self._coming = asyncio.create_task(self._client.receive(_CHUNK_BYTES))
+            # A receipt that is cancelled could lose what has just come.
+            await asyncio.wait({self._coming}, timeout=None if is_short else self._limits.pause_s)
+            if not self._coming.done():
+                return bytes(begin)
+            data = await self._more()
+
+    async def _send_body(self, server: Plain, body: Body, data: bytes, begin: bytes = b"") -> None:
+        """Send the body on, from its beginning, and nothing that follows it. Then wait until the program closes its
+        side.
+        """
+        while begin or not body.is_over:
+            part = begin or self._checked(body, data)
+            if part:
                 self._count(sent=len(part))
                 await server.send(part)
                 await asyncio.sleep(0)  # others have their turn, also if both sides are quick
-            if not body.is_over and not (data := await self._client.receive(_CHUNK_BYTES)):
-                raise _Stopped("failed", 400, "The body of the request has no end.")
+            begin = data = b""
+            if not body.is_over:
+                data = await self._more()
         dropped = b"x"
         with contextlib.suppress(OSError):  # it went away
             while dropped:
                 dropped = await self._client.receive(_CHUNK_BYTES)
                 await asyncio.sleep(0)
         self._wait(self._limits.linger_s)
+
+    def _checked(self, body: Body, data: bytes) -> bytes:
+        """Return what goes on of these bytes of a body, if it may."""
+        try:
+            part = body.take(data)
+            self._finding.check(part)
+        except (Unreadable, Misplaced) as error:
+            status = error.status if isinstance(error, Unreadable) else 403
+            if self._is_held:
+                raise _Stopped("refused", status, str(error)) from None
+            raise _Stopped("cut off", status, f"{error} {_CUT_OFF}") from None
+        if body.length == "chunks":
+            return chunk(part) + (LAST_CHUNK if body.is_over else b"")
+        return part
+
+    async def _more(self) -> bytes:
+        """Return what the program sends next of a body."""
+        coming, self._coming = self._coming, None
+        if data := await (coming or self._client.receive(_CHUNK_BYTES)):
+            return data
+        raise _Stopped("failed", 400, "The body of the request has no end.")
 
     async def _bring(self, server: Plain, head: Head) -> None:
         """Bring the response to the program, with those that only announce it."""

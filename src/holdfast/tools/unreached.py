@@ -28,7 +28,11 @@ _UNASKED = (
     "this command had no network, because nobody approved it. A person is asked about it, and can give it one, with "
     'a rule like ask = ["shell(PROGRAM *)"] in [policy]'
 )
-_MISSED = {"refused": "refused by the proxy", "failed": "failed in the proxy"}
+_MISSED = {
+    "refused": "refused by the proxy",
+    "cut off": "cut off by the proxy",
+    "failed": "failed in the proxy",
+}
 _CLOSED = "commands have no network here. A person can allow hosts with [network] allow"
 
 
