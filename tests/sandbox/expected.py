@@ -111,7 +111,7 @@ EXPECTED: Mapping[Backend, Expected] = {
 }
 
 _SEMAPHORES = (
-    "semaphores lie in `/dev/shm`, which all share; it works if nobody uses it when the command begins"
+    "semaphores lie in `/dev/shm`, which all programs share; it works where Holdfast may mount another one"
 )
 LACKING: Mapping[Backend, Mapping[str, str]] = {
     "landlock": {

@@ -49,9 +49,12 @@ def test_what_a_sandbox_does_not_have_is_not_said() -> None:
     assert "1 GiB" not in said("landlock", 1, full)
     assert "$TMPDIR" in said("landlock", 1, full)
     assert "/dev/shm" in said("bubblewrap", 128 + signal.SIGBUS)
-    assert said("landlock", 128 + signal.SIGBUS) == ""
+    assert said("unsafe", 128 + signal.SIGBUS) == ""
     assert "[sandbox] write" in said("landlock", 1, "/tmp/x: Permission denied")
     assert "[sandbox] write" in said("landlock", 128, "fatal: not a git repository (or any of its parents)")
+    lock = "self._semlock = _multiprocessing.SemLock(\nPermissionError: [Errno 13] Permission denied"
+    assert '[sandbox] write = ["/dev/shm"]' in said("landlock", 1, lock)
+    assert said("bubblewrap", 1, lock) == ""
     busy = "mv: cannot move 'a' to 'b': Device or resource busy"
     assert "what controls other programs" in said("bubblewrap", 1, busy)
     assert said("landlock", 1, busy) == said("unsafe", 1, busy) == ""

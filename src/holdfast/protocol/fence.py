@@ -126,6 +126,10 @@ class Rights(msgspec.Struct, frozen=True):
     """Files that it makes in there, with their content."""
     links: Mapping[str, str]
     """Links that it makes in there, and where they lead."""
+    shared: str
+    """The folder of the memory that processes share, if it gets one of its own there; empty: it gets none."""
+    shared_bytes: int
+    """How large that may become."""
     tag_limit: int
     """The limit of the kernel by which all that it starts is known."""
     tag: int

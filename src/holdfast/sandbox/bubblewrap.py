@@ -24,7 +24,7 @@ from holdfast.policy.paths import is_inside, is_within
 from holdfast.protocol.fence import Backend, Fence, Finding, Held, Launch
 from holdfast.sandbox import proxy, proxy_tls, seccomp
 from holdfast.sandbox.probing import attempt
-from holdfast.sandbox.system import SYSTEM, limits, program_outside, secrets_of_system
+from holdfast.sandbox.system import PRIVATE_BYTES, SYSTEM, limits, program_outside, secrets_of_system
 
 PROGRAM = "bwrap"
 LEAVES_OPEN = (
@@ -56,7 +56,7 @@ _NAMESPACES = (
 )  # fmt: skip
 _ORDINARY_USER = "1000"
 """Who root is inside."""
-_PRIVATE_BYTES = str(1 << 30)
+_PRIVATE_BYTES = str(PRIVATE_BYTES)
 MAX_PLACES = 2_000
 """The most masks and the like of one command. Their time grows with the square: about 5 s for so many."""
 _TEMPORARY = "/tmp"

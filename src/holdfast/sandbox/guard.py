@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, NamedTuple, NoReturn
 
-from holdfast.sandbox import landlock_rights, waiting
+from holdfast.sandbox import landlock_rights, shared_memory, waiting
 from holdfast.sandbox.living import kill, living, stat_of, with_descendants
 from holdfast.sandbox.mounted import LOOK_S, Mounts, are_in_place, is_blank, opened
 
@@ -84,9 +84,11 @@ def guard(control: socket.socket, fds: list[int], driver: Collection[int]) -> No
             unmade = [path for path in request["covered"] if not is_blank(path)]
             ends, root, is_alone = [control.fileno(), *driver], 0, False
             try:
-                is_alone = bool(request["rights"] and driver) and landlock_rights.signals_below_only(
-                    request["rights"], *driver
-                )
+                if rights := request["rights"]:
+                    # Before the first layer, which lets nobody mount.
+                    if rights["shared"] and shared_memory.is_made(rights["shared"], rights["shared_bytes"]):
+                        rights["paths"].append((rights["shared"], rights["own_rights"]))
+                    is_alone = bool(driver) and landlock_rights.signals_below_only(rights, *driver)
                 root, pipes = _started(request, fds, ends)
                 inside = _Inside([], -1, request["processes"]) if request["processes"] else None
                 inside = _let_in(pipes, request, root, wakes, ends) if pipes else inside

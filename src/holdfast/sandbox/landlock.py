@@ -31,7 +31,7 @@ from holdfast.sandbox.landlock_rights import OF_FILES
 from holdfast.sandbox.own_folder import new_name
 from holdfast.sandbox.probing import attempt
 from holdfast.sandbox.searched import SearchPaths
-from holdfast.sandbox.system import SYSTEM, limits, secrets_of_system
+from holdfast.sandbox.system import PRIVATE_BYTES, SYSTEM, limits, secrets_of_system
 
 LEAVES_OPEN = (
     "reading the secret files of the workspace (their values are masked in what it prints)",
@@ -137,7 +137,7 @@ class Landlock:
         rights = Rights(
             handled=tuple(self._handled),
             opened=tuple((fd, granted[path]) for fd, path in opened.items()),
-            paths=(*self._of_system(fence), *self._of_shared_memory()),
+            paths=tuple(self._of_system(fence)),
             own=own,
             own_rights=self._all,
             folders=(_HOME, _TEMPORARY, _PROGRAMS),
@@ -147,6 +147,8 @@ class Landlock:
                 **{f"{_PROGRAMS}/{name}": script for name, script in programs.items()},
             },
             links={_moved(path, known_home): path for path in _within(known_home, opened.values())},
+            shared=_shared((*opened.values(), own, launch.cwd)),
+            shared_bytes=PRIVATE_BYTES,
             tag_limit=seccomp.TAG_LIMIT,
             tag=trees.tag(launch.key),
             capset=seccomp.capset(),
@@ -188,14 +190,6 @@ class Landlock:
             self._hidden, self._apart = hidden, apart
             self._system = [*_system(self._handled[0], (*hidden, *apart))]
         return self._system
-
-    def _of_shared_memory(self) -> Iterable[tuple[str, int]]:
-        """Return the right to memory that processes share, which semaphores need; only where nobody else uses it."""
-        try:
-            is_free = not os.listdir(_SHARED_MEMORY)
-        except OSError:
-            is_free = False
-        return [(_SHARED_MEMORY, self._all)] if is_free else []
 
 
 @cache
@@ -241,6 +235,14 @@ def _system(files: int, hidden: Collection[str]) -> Iterator[tuple[str, int]]:
     yield from (
         (path, _READ | _LIST if os.path.isdir(path) else _READ) for path in _KERNEL if os.path.exists(path)
     )
+
+
+def _shared(used: Iterable[str]) -> str:
+    """Return where a call gets memory of its own that its processes share, which semaphores need. Empty: it uses what
+    lies there, or above, and would no longer find it.
+    """
+    folder = os.path.realpath(_SHARED_MEMORY)
+    return "" if any(is_within((folder,), path) or is_inside(path, folder) for path in used) else folder
 
 
 def _within(home: str, paths: Iterable[str]) -> Iterator[str]:

@@ -24,6 +24,8 @@ from holdfast.sandbox.watched import Watched
 SYSTEM = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix/store",
 )  # fmt: skip
+PRIVATE_BYTES = 1 << 30
+"""How large each place in memory may become that a program has for itself."""
 _SECRETS = (
     "etc/shadow*", "etc/gshadow*", "etc/sudoers*", "etc/ssh/*_key", "etc/ssl/private", "etc/krb5.keytab",
     "etc/kubernetes", "etc/docker/*.json", "etc/wireguard", "etc/NetworkManager/system-connections",

@@ -37,11 +37,15 @@ _BY_CODE = {
     128 + SIGXFSZ: _LONG_FILE,
 }
 """What an exit code may mean in a sandbox. A shell says so of a program that a signal ended."""
-_SHARED = "it used more of /dev/shm than the 1 GiB that each sandbox has"
+_SHARED = "it used more of /dev/shm than the 1 GiB that a sandbox has"
 _CHANGES = "A person can let commands change a folder with [sandbox] write"
 _REFUSED = (
     "in the sandbox, commands see only the workspace and the folders of the system, and change only the workspace, "
     f"$TMPDIR and $HOME. With [sandbox] read, a person shows them another folder. {_CHANGES}"
+)
+_NO_SHARED = (
+    "semaphores and shared memory lie in /dev/shm, which all programs share, and this sandbox could get none of its "
+    'own. A person can let commands use that with [sandbox] write = ["/dev/shm"], or install bubblewrap'
 )
 _NO_REPOSITORY = (
     "in the sandbox, git sees the repository of the workspace, and not one of a folder above it, or one elsewhere "
@@ -110,7 +114,7 @@ def cause(ended: Ended, fence: Fence | None, backend: Backend) -> str:
     code = ended.exit_code if ended.exit_code > 0 else 128 - ended.exit_code
     if found := _BY_CODE.get(code):
         return found
-    if code == 128 + SIGBUS and backend == "bubblewrap":
+    if code == 128 + SIGBUS:
         return _SHARED
     if backend == "bubblewrap" and has_said(ended, r"device or resource busy"):
         return _KEPT
@@ -120,8 +124,9 @@ def cause(ended: Ended, fence: Fence | None, backend: Backend) -> str:
         return found
     if found := _much_time(ended, fence):
         return found
-    is_refused = backend == "landlock" and has_said(ended, r"permission denied|operation not permitted")
-    return _REFUSED if is_refused else ""
+    if backend != "landlock" or not has_said(ended, r"permission denied|operation not permitted"):
+        return ""
+    return _NO_SHARED if has_said(ended, r"/dev/shm|SemLock|shm_open|sem_open|shared memory") else _REFUSED
 
 
 def failure(ended: Ended, fence: Fence | None, backend: Backend) -> str:
