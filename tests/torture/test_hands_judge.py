@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.torture.calm import played_once
 from tests.torture.evidence import EFFECTS, HOOKS, LEDGER, Evidence, Fault, journal
 from tests.torture.hands_judge import heard, judge_hands, marks, pace, permissions
 from tests.torture.hands_scene import HandsServer, hands_scene
-from tests.torture.rounds import calm_round, clear_up, gather, own_view
+from tests.torture.rounds import calm_round, gather, own_view
 
 CALM = 35
 """A seed whose session patches files, runs commands, and is decided about later."""
@@ -23,14 +23,16 @@ def kinds(evidence: Evidence) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def calm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evidence]:
+def calm(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
     """A session that nobody tortured."""
-    folder = tmp_path_factory.mktemp("calm") / "round"
-    gathered = gather(calm_round, CALM, folder, HandsServer, hands_scene)
-    assert [*own_view(gathered)] == []
-    assert kinds(gathered.evidence) == set()
-    yield gathered.evidence
-    clear_up(folder)
+
+    def play(folder: Path) -> Evidence:
+        gathered = gather(calm_round, CALM, folder, HandsServer, hands_scene)
+        assert [*own_view(gathered)] == []
+        assert kinds(gathered.evidence) == set()
+        return gathered.evidence
+
+    return played_once(tmp_path_factory, "hands", play)
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ import pytest
 from holdfast.testing.model_replies import Rendered, Reply
 from holdfast.testing.model_server import Received
 from tests.torture import effects as by
+from tests.torture.calm import played_once
 from tests.torture.evidence import (
     DATABASE,
     EFFECTS,
@@ -51,13 +52,15 @@ CALM = 194
 
 
 @pytest.fixture(scope="module")
-def calm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evidence]:
+def calm(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
     """A session that nobody tortured."""
-    folder = tmp_path_factory.mktemp("calm") / "round"
-    gathered = gather(calm_round, CALM, folder)
-    assert [*judge(gathered.evidence), *own_view(gathered)] == []
-    yield gathered.evidence
-    clear_up(folder)
+
+    def play(folder: Path) -> Evidence:
+        gathered = gather(calm_round, CALM, folder)
+        assert [*judge(gathered.evidence), *own_view(gathered)] == []
+        return gathered.evidence
+
+    return played_once(tmp_path_factory, "calm", play)
 
 
 @pytest.fixture

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 
 import msgspec
@@ -11,10 +12,11 @@ import pytest
 
 from holdfast.testing.model_replies import Reply
 from tests.torture import effects as by
+from tests.torture.calm import played_once
 from tests.torture.evidence import RULE, SECRET, Evidence, Served, bodies, is_aside, journal
 from tests.torture.judge import judge, leaks
 from tests.torture.long_scene import LongScene, LongServer, long_scene
-from tests.torture.rounds import calm_round, clear_up, gather, own_view
+from tests.torture.rounds import calm_round, gather, own_view
 
 CALM = 356
 """A seed whose session compacts with a summary, and meets no failure."""
@@ -29,13 +31,15 @@ class AtOnce(LongServer):
 
 
 @pytest.fixture(scope="module")
-def calm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evidence]:
+def calm(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
     """A long session that nobody tortured."""
-    folder = tmp_path_factory.mktemp("calm") / "round"
-    gathered = gather(calm_round, CALM, folder, AtOnce, long_scene)
-    assert [*judge(gathered.evidence), *own_view(gathered)] == []
-    yield gathered.evidence
-    clear_up(folder)
+
+    def play(folder: Path) -> Evidence:
+        gathered = gather(calm_round, CALM, folder, AtOnce, long_scene)
+        assert [*judge(gathered.evidence), *own_view(gathered)] == []
+        return gathered.evidence
+
+    return played_once(tmp_path_factory, "long", play)
 
 
 def after_a_compaction(evidence: Evidence) -> int:
