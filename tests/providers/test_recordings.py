@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import functools
 import json
 import urllib.request
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import msgspec
@@ -32,11 +34,24 @@ from tests.providers.recordings import (
 )
 
 ALL = recordings()
-IDS = [recording.name for recording in ALL]
 CHUNKINGS = ("whole", "line", "7", "random")
 SPELLINGS = ("crlf", "bom", "comments")
 BREAKING = ("cut", "stall", "reset", "badjson", "429", "503")
 STALL_S = 0.1
+
+
+def each_recording(kinds: Sequence[str], everyday: int) -> list[Any]:
+    """Each recording with each kind of answer: in the everyday suite with a few of them, with others for the next."""
+    return [
+        pytest.param(
+            kind,
+            recording,
+            marks=() if (at - number) % len(kinds) < everyday else pytest.mark.long,
+            id=f"{kind}-{recording.name}",
+        )
+        for number, kind in enumerate(kinds)
+        for at, recording in enumerate(ALL)
+    ]
 
 
 @pytest.fixture
@@ -46,22 +61,11 @@ async def http() -> AsyncIterator[HttpPool]:
     await pool.aclose()
 
 
-@pytest.fixture(scope="module", params=CHUNKINGS)
-def chunked(request: pytest.FixtureRequest, shared: object) -> Iterator[str]:
-    with replayed("--chunk", request.param) as address:
-        yield address
-
-
-@pytest.fixture(scope="module", params=SPELLINGS)
-def respelled(request: pytest.FixtureRequest, shared: object) -> Iterator[str]:
-    with replayed("--fault", request.param) as address:
-        yield address
-
-
-@pytest.fixture(scope="module", params=BREAKING)
-def breaking(request: pytest.FixtureRequest, shared: object) -> Iterator[tuple[str, str]]:
-    with replayed("--fault", request.param, "--chunk", "40") as address:
-        yield request.param, address
+@pytest.fixture(scope="module")
+def replaying(shared: object) -> Iterator[Callable[..., str]]:
+    """The address of a server with these flags; it is started when it is asked for first."""
+    with ExitStack() as servers:
+        yield functools.cache(lambda *flags: servers.enter_context(replayed(*flags)))
 
 
 async def attempt(
@@ -157,27 +161,27 @@ async def run_through(address: str, recording: Recording, http: HttpPool) -> Non
 
 
 @pytest.mark.requirement("C2", "L7")
-@pytest.mark.parametrize("recording", ALL, ids=IDS)
+@pytest.mark.parametrize(("chunking", "recording"), each_recording(CHUNKINGS, 2))
 async def test_a_recorded_answer_reads_the_same_in_any_chunking(
-    chunked: str, recording: Recording, http: HttpPool
+    replaying: Callable[..., str], chunking: str, recording: Recording, http: HttpPool
 ) -> None:
-    await run_through(chunked, recording, http)
+    await run_through(replaying("--chunk", chunking), recording, http)
 
 
 @pytest.mark.requirement("L7")
-@pytest.mark.parametrize("recording", ALL, ids=IDS)
+@pytest.mark.parametrize(("spelling", "recording"), each_recording(SPELLINGS, 1))
 async def test_a_recorded_answer_reads_the_same_in_any_legal_spelling(
-    respelled: str, recording: Recording, http: HttpPool
+    replaying: Callable[..., str], spelling: str, recording: Recording, http: HttpPool
 ) -> None:
-    await run_through(respelled, recording, http)
+    await run_through(replaying("--fault", spelling), recording, http)
 
 
 @pytest.mark.requirement("C2", "C15", "L7")
-@pytest.mark.parametrize("recording", ALL, ids=IDS)
+@pytest.mark.parametrize(("fault", "recording"), each_recording(BREAKING, 2))
 async def test_a_broken_answer_is_a_failure_and_the_next_attempt_is_right(
-    breaking: tuple[str, str], recording: Recording, http: HttpPool
+    replaying: Callable[..., str], fault: str, recording: Recording, http: HttpPool
 ) -> None:
-    fault, address = breaking
+    address = replaying("--fault", fault, "--chunk", "40")
     for position, exchange in enumerate(recording.exchanges):
         if exchange["response"]["status"] != 200 or not is_ours(exchange):
             break
@@ -249,10 +253,11 @@ def outputs_of(items: list[dict[str, Any]]) -> dict[str, str]:
 @pytest.mark.requirement("C2")
 @pytest.mark.parametrize("name", CONVERSATIONS)
 async def test_answers_and_results_go_back_as_the_reference_sends_them(
-    chunked: str, name: str, http: HttpPool
+    replaying: Callable[..., str], name: str, http: HttpPool
 ) -> None:
+    address = replaying("--chunk", CHUNKINGS[0])
     recording = next(one for one in ALL if one.name == name)
-    await asyncio.to_thread(reset, chunked, name)
+    await asyncio.to_thread(reset, address, name)
     messages: list[Message] = []
     for position, exchange in enumerate(recording.exchanges):
         sent = [plain(message) for message in exchange["request"]["body"]["messages"]]
@@ -261,7 +266,7 @@ async def test_answers_and_results_go_back_as_the_reference_sends_them(
             for message in sent
             if (message["role"] == "assistant" or is_tool_turn(message)) and not is_invented(message)
         ]
-        reply = await attempt(chunked, recording, exchange, http)
+        reply = await attempt(address, recording, exchange, http)
         assert isinstance(reply, ModelReply)
         messages += turn(position, reply, recording)
 
@@ -292,10 +297,11 @@ def plain_item(item: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.requirement("C2")
 @pytest.mark.parametrize("name", ITEMS)
 async def test_items_go_back_in_their_order_with_their_sealed_reasoning(
-    chunked: str, name: str, http: HttpPool
+    replaying: Callable[..., str], name: str, http: HttpPool
 ) -> None:
+    address = replaying("--chunk", CHUNKINGS[0])
     recording = next(one for one in ALL if one.name == name)
-    await asyncio.to_thread(reset, chunked, name)
+    await asyncio.to_thread(reset, address, name)
     wire = ResponsesWire("openai-responses")
     messages: list[Message] = []
     for position, exchange in enumerate(recording.exchanges):
@@ -304,7 +310,7 @@ async def test_items_go_back_in_their_order_with_their_sealed_reasoning(
         assert [plain_item(item) for item in ours] == [
             plain_item(item) for item in sent if item.get("content") or "type" in item
         ]
-        reply = await attempt(chunked, recording, exchange, http)
+        reply = await attempt(address, recording, exchange, http)
         assert isinstance(reply, ModelReply)
         messages += turn(position, reply, recording)
 
