@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+import shlex
+import shutil
 import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cli.processes import Cli, calls, says
+from tests.edge import nursery
 
 PRINTED = re.compile(r"(?:^|  |: |`)((?:[^\s`]*/)?holdfast [a-z]+ [^\n`]*)", re.MULTILINE)
 
@@ -23,16 +28,29 @@ def away(cli: Cli, tmp_path: Path) -> Cli:
 
 
 def copied(cli: Cli, command: str) -> subprocess.CompletedProcess[str]:
+    """A printed command, run in another folder. Its words are split as a shell does, and the program is not loaded
+    anew."""
+    program, *words = shlex.split(command)
+    assert program == shutil.which("holdfast", path=str(Path(sys.executable).parent)), command
+    return nursery.run(words, text=True, timeout=60, **elsewhere(cli))
+
+
+def pasted(cli: Cli, command: str) -> subprocess.CompletedProcess[str]:
     """A printed command, run by a shell in another folder."""
+    return subprocess.run(
+        ["/bin/sh", "-c", command], text=True, capture_output=True, timeout=60, check=False,
+        stdin=subprocess.DEVNULL, **elsewhere(cli),
+    )  # fmt: skip
+
+
+def elsewhere(cli: Cli) -> dict[str, Any]:
+    """Another folder, and a shell that does not find `holdfast`."""
     environ = {
         "PATH": "/usr/bin:/bin",
         "HOME": cli.environ["HOME"],
         "HOLDFAST_ADMIN_CONFIG": "/nonexistent.toml",
     }
-    return subprocess.run(
-        ["/bin/sh", "-c", command], cwd="/", env=environ, text=True, capture_output=True, timeout=60, check=False,
-        stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    return {"cwd": "/", "env": environ}
 
 
 def test_the_commands_that_a_waiting_run_prints_take_it_to_its_end(away: Cli) -> None:
@@ -40,7 +58,7 @@ def test_the_commands_that_a_waiting_run_prints_take_it_to_its_end(away: Cli) ->
     printed = PRINTED.findall(away("run", "x", "-m", model, "--home", "../home").err)
     assert [command.split("holdfast ")[1].split()[0] for command in printed] == ["approve", "deny", "resume"]
     allow, refuse, resume = printed
-    assert copied(away, allow).returncode == 0
+    assert pasted(away, allow).returncode == 0
     assert copied(away, refuse).returncode == 1, "it is decided already"
     assert copied(away, resume).stdout == "Done.\n"
 
@@ -90,5 +108,5 @@ def test_the_command_that_trusts_a_project_file_trusts_it_in_the_home_that_was_n
     asked = copied(away, trust)
     assert asked.returncode == 2, "nobody can be asked"
     (agreed,) = [c for c in PRINTED.findall(asked.stderr) if c.endswith("--yes") or "--yes" in c]
-    assert copied(away, agreed).returncode == 0
+    assert pasted(away, agreed).returncode == 0
     assert "is not trusted" not in away("run", "x", "-m", model, *flags).err

@@ -7,8 +7,6 @@ import contextlib
 import os
 import pty
 import re
-import subprocess
-import sys
 import termios
 from pathlib import Path
 from typing import Any
@@ -49,7 +47,7 @@ def show(holdfast: Holdfast, home: Filled) -> Any:
 def test_the_exact_bytes_of_every_attempt_are_printed(home: Filled) -> None:
     for number, body in enumerate(home.book.bodies, 1):
         words = ("show", "cli:demo", "--request", str(number), "--home", str(home.folder))
-        child = nursery.run(words, cwd=".", env=os.environ, timeout=120)
+        child = nursery.run(words, cwd=".", env=environ(), timeout=120)
         assert (child.returncode, child.stdout) == (0, body)
     assert len(home.book.bodies) == 4, "the retry counts"
 
@@ -275,14 +273,18 @@ def test_a_record_of_a_newer_version_does_not_hide_the_others(holdfast: Holdfast
     assert "Mended" in holdfast("show", "last", "--home", str(tmp_path / "h")).out
 
 
+def environ() -> dict[str, str]:
+    """The environment without the width of a terminal, and without what only concerns how Python starts."""
+    return {name: each for name, each in os.environ.items() if not name.startswith(("COLUMNS", "PYTHON"))}
+
+
 def at_a_terminal(width: int, *arguments: str) -> list[str]:
     """The lines that a command writes to a terminal of that width."""
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (50, width))
-    environ = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     with nursery.start(
         arguments, stdin=theirs, stdout=theirs, stderr=theirs, cwd=".",
-        env=environ | {"TERM": "xterm", "NO_COLOR": "1"},
+        env=environ() | {"TERM": "xterm", "NO_COLOR": "1"},
     ) as child:  # fmt: skip
         os.close(theirs)
         out = b""
@@ -310,8 +312,8 @@ def test_no_line_is_wider_than_the_terminal(holdfast: Holdfast, home: Filled, co
 )
 def test_colour_is_for_terminals(home: Filled, variables: dict[str, str], is_coloured: bool) -> None:
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "holdfast", "show", "cli:demo", "--timeline", "--home", str(home.folder)]
-    with subprocess.Popen(command, stdout=theirs, stderr=theirs, env=variables) as child:
+    command = ["show", "cli:demo", "--timeline", "--home", str(home.folder)]
+    with nursery.start(command, stdout=theirs, stderr=theirs, cwd=".", env=variables) as child:
         os.close(theirs)
         out = b""
         # A pseudo-terminal whose other end is closed is an error to read, not an end.
