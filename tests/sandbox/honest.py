@@ -81,6 +81,9 @@ _SLOW = (
     "install a wheel",
     "install from an index in the workspace",
     "run Node",
+    "run tests with asyncio",
+    "sort a large file",
+    "compile C",
 )
 QUICK: Mapping[str, str] = {what: command for what, command in HONEST.items() if what not in _SLOW}
 

@@ -23,7 +23,7 @@ HIDDEN = {".claude", ".env", ".envrc", ".git", ".vscode"}
 
 @pytest.mark.requirement("L2", "L12", "C8")
 @pytest.mark.parametrize(
-    ("calls", "files"), [(6, 500), pytest.param(50, 100_000, marks=pytest.mark.long)], ids=["few", "many"]
+    ("calls", "files"), [(4, 500), pytest.param(50, 100_000, marks=pytest.mark.long)], ids=["few", "many"]
 )
 @pytest.mark.parametrize("backend", FENCED)
 async def test_many_attacks_at_once_in_two_runs_find_nothing_open(

@@ -79,8 +79,15 @@ def crash(stage: Stage, scenario: Scenario, every: int = 1) -> None:
         check_effects(broken)
 
 
+ON_DISK = [
+    *(pytest.param(scenario, 29, id=scenario.name) for scenario in SCENARIOS[::3]),
+    *(pytest.param(each, 1, id=f"{each.name} everywhere", marks=pytest.mark.long) for each in SCENARIOS),
+]
+"""The disk knows no scenario from another: a third of them in the everyday suite, each in the long one."""
+
+
 @pytest.mark.requirement("H1", "H5", "L2-05", "C16")
-@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("every", [13, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_a_crash_at_any_commit_changes_nothing_but_what_nobody_can_know(
     volatile: Stage, scenario: Scenario, every: int
@@ -89,8 +96,7 @@ def test_a_crash_at_any_commit_changes_nothing_but_what_nobody_can_know(
 
 
 @pytest.mark.requirement("H1", "H5", "L2-05", "C16")
-@pytest.mark.parametrize("every", [29, pytest.param(1, marks=pytest.mark.long)])
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize(("scenario", "every"), ON_DISK)
 def test_a_crash_at_a_commit_to_the_disk_changes_nothing_else(
     durable: Stage, scenario: Scenario, every: int
 ) -> None:
@@ -110,7 +116,13 @@ def test_a_disk_that_fills_at_any_commit_loses_nothing_that_was_acknowledged(
 
 
 @pytest.mark.requirement("C8", "L1")
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        pytest.param(each, id=each.name, marks=pytest.mark.long if number % 2 else ())
+        for number, each in enumerate(SCENARIOS)
+    ],
+)
 def test_a_slow_disk_changes_nothing_and_nothing_is_done_twice(volatile: Stage, scenario: Scenario) -> None:
     whole = run(volatile, scenario)
     slow = run(volatile, scenario, Faults(delay_s=0.07))

@@ -50,15 +50,16 @@ def heard(workspace: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.requirement("S4", "H1")
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("scenario", SCENES, ids=lambda scenario: scenario.name)
 def test_a_crash_at_any_commit_changes_nothing_that_hooks_decided(
-    volatile: Stage, scenario: Scenario
+    volatile: Stage, scenario: Scenario, every: int
 ) -> None:
-    crash(volatile, scenario)
+    crash(volatile, scenario, every)
 
 
 @pytest.mark.requirement("S4", "H1")
-@pytest.mark.parametrize("every", [13, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("every", [29, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("scenario", SCENES, ids=lambda scenario: scenario.name)
 def test_a_crash_at_a_commit_to_the_disk_changes_nothing_that_hooks_decided(
     durable: Stage, scenario: Scenario, every: int

@@ -107,9 +107,10 @@ def test_a_session_is_not_asked_about_what_its_file_tools_wrote(stage: Stage) ->
 
 
 @pytest.mark.requirement("C12", "L2", "B4")
-def test_a_crash_at_any_commit_lets_nothing_be_lost_unasked(volatile: Stage) -> None:
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.long)])
+def test_a_crash_at_any_commit_lets_nothing_be_lost_unasked(volatile: Stage, every: int) -> None:
     whole, _ = run(volatile)
-    for number in range(1, whole.commits + 1):
+    for number in range(1, whole.commits + 1, every):
         for faults in (Faults(crash_before_commit=number), Faults(crash_after_commit=number)):
             broken, _ = run(volatile, faults)
             assert {"t6", "t7"} <= set(asked(broken)), faults

@@ -142,9 +142,10 @@ def test_what_could_send_asks_from_the_record_on_that_set_the_flags_under_full_a
 
 
 @pytest.mark.requirement("H4", "C14", "B4")
-def test_a_crash_at_any_commit_changes_neither_the_flags_nor_what_asks(volatile: Stage) -> None:
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.long)])
+def test_a_crash_at_any_commit_changes_neither_the_flags_nor_what_asks(volatile: Stage, every: int) -> None:
     whole = run(volatile)
-    for number in range(1, whole.commits + 1):
+    for number in range(1, whole.commits + 1, every):
         for faults in (Faults(crash_before_commit=number), Faults(crash_after_commit=number)):
             broken = run(volatile, faults)
             but = found_done(broken.records)

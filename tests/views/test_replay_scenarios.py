@@ -56,7 +56,7 @@ def test_every_scenario_is_decided_again_as_it_was_recorded(volatile: Stage, sce
 
 
 @pytest.mark.requirement("H2", "H1")
-@pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("every", [13, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_a_session_that_was_killed_in_mid_flight_replays_the_same(
     volatile: Stage, scenario: Scenario, every: int
