@@ -148,8 +148,15 @@ HANDS = (
     Mutation(
         "a secret file that has just changed is not read again",
         "tools/secret_files.py",
-        "_is_fresh(file.stamp[1], now_ms) or ",
-        "",
+        "None if is_fresh(facts.st_ctime_ns, self._now_ms) else _stamp(facts)",
+        "_stamp(facts)",
+        _SECRETS,
+    ),
+    Mutation(
+        "a program hides a new secret file by setting a time back",
+        "tools/secret_files.py",
+        "return os.lstat(path).st_ctime_ns",
+        "return os.lstat(path).st_mtime_ns",
         _SECRETS,
     ),
     Mutation(
@@ -232,8 +239,8 @@ HANDS = (
     Mutation(
         "a content that has just changed is taken from memory",
         "tools/reach.py",
-        "_NEW_NS = 2_000_000_000",
-        "_NEW_NS = 0",
+        "_mark.__wrapped__ if is_fresh(found.st_ctime_ns, looked_ms) else _mark",
+        "_mark",
         "tests/tools/test_reach.py",
     ),
     Mutation(

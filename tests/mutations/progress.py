@@ -103,7 +103,7 @@ PROGRESS = (
     Mutation(
         "a page that has just changed is remembered",
         "tools/pages.py",
-        "if _is_old_enough(version) and _version(fd) == version:",
+        "if not is_fresh(version[-1], looked_ms) and _version(fd) == version:",
         "if _version(fd) == version:",
         "tests/tools/test_known_pages.py",
     ),

@@ -14,6 +14,7 @@ _PLACES_OF_GIT = "tests/tools/test_git_places.py"
 _PLACES = "tests/sandbox/test_places.py"
 _ARGV = "sandbox/bubblewrap.py"
 _BUILDS = "tools/fencing.py"
+_TIMES = "tests/tools/test_coarse_times.py"
 
 WALLS = (
     Mutation("a command keeps the network", _ARGV, '"--unshare-net", ', "", _INSIDE),
@@ -191,8 +192,8 @@ WALLS = (
     Mutation(
         "what may be changed in a protected folder is taken back",
         "tools/kept.py",
-        "stat.S_ISDIR(facts.st_mode) and each not in roots:",
-        "stat.S_ISDIR(facts.st_mode):",
+        "stat.S_ISDIR(found.st_mode) and each not in roots:",
+        "stat.S_ISDIR(found.st_mode):",
         "tests/tools/test_kept.py",
     ),
     Mutation(
@@ -317,8 +318,36 @@ WALLS = (
     Mutation(
         "a file that changed a moment ago counts as unchanged",
         "tools/kept.py",
-        "read_ns - found.st_ctime_ns > _FRESH_NS",
-        "read_ns - found.st_ctime_ns > -(1 << 62)",
+        "return not is_coarse(changed_ns) and not is_fresh(changed_ns, read_ms)",
+        "return not is_coarse(changed_ns)",
+        "tests/tools/test_kept.py",
+    ),
+    Mutation(
+        "a time of whole seconds proves that a protected file is as it was",
+        "tools/kept.py",
+        "return not is_coarse(changed_ns) and not is_fresh(changed_ns, read_ms)",
+        "return not is_fresh(changed_ns, read_ms)",
+        _TIMES,
+    ),
+    Mutation(
+        "a time of whole seconds proves as much as a finer one",
+        "clock.py",
+        "COARSE_MS if is_coarse(changed_ns) else _TICK_MS",
+        "_TICK_MS",
+        _TIMES,
+    ),
+    Mutation(
+        "folders are made where a link of a command leads",
+        "tools/kept.py",
+        "    _make_folders(path, kept.roots)\n    with folder_of(path)",
+        "    os.makedirs(os.path.dirname(path), exist_ok=True)\n    with folder_of(path)",
+        "tests/tools/test_kept.py",
+    ),
+    Mutation(
+        "what a link of a command leads to is kept",
+        "tools/kept.py",
+        "if os.readlink(_GIVEN.format(fd)) != path:",
+        "if not path:",
         "tests/tools/test_kept.py",
     ),
     Mutation(
@@ -562,7 +591,7 @@ WALLS = (
     Mutation(
         "a protected file that was written within its time stays written",
         "tools/kept.py",
-        "if _facts(found) == copy.facts and read_ns - found.st_ctime_ns > _FRESH_NS:",
+        "if _facts(found) == copy.facts and _is_proof(found.st_ctime_ns, read_ns // 1_000_000):",
         "if copy.mode == found.st_mode and copy.facts[1] == found.st_ino:",
         "tests/tools/test_kept.py",
     ),

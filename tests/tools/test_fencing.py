@@ -167,7 +167,7 @@ def test_folders_that_did_not_change_are_not_read_again(
 ) -> None:
     touch(*(workspace / f"f{number % 100}" / f"{number}.py" for number in range(1000)))
     read = reads(monkeypatch)
-    monkeypatch.setattr(folders, "_FRESH_MS", -1)  # as long after all these changes
+    monkeypatch.setattr(folders, "is_fresh", lambda *_: False)  # as long after all these changes
     fences.fence(str(workspace), WALLS)
     assert len(read) == 101
     read.clear()
@@ -246,7 +246,7 @@ def test_what_a_link_with_a_controlling_name_leads_to_is_protected_in_the_worksp
 def test_a_link_masks_where_it_leads_now(
     fences: Fences, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folders, "_FRESH_MS", -1)  # as long after all these changes
+    monkeypatch.setattr(folders, "is_fresh", lambda *_: False)  # as long after all these changes
     touch(workspace / "deep" / "v1" / "settings", workspace / "deep" / "v2" / "settings")
     now = workspace / "deep" / "now"
     now.symlink_to("v1")
@@ -307,7 +307,7 @@ def test_a_workspace_with_a_folder_that_is_too_deep_to_be_read_is_refused(
 def test_folders_that_are_gone_are_not_remembered_for_ever(
     fences: Fences, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folders, "_FRESH_MS", -1)
+    monkeypatch.setattr(folders, "is_fresh", lambda *_: False)
     for number in range(50):
         folder = workspace / str(number)
         touch(folder / "x")
@@ -320,7 +320,7 @@ def test_folders_that_are_gone_are_not_remembered_for_ever(
 def test_what_is_remembered_has_a_bound_and_is_not_forgotten_when_it_is_reached(
     fences: Fences, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folders, "_FRESH_MS", -1)
+    monkeypatch.setattr(folders, "is_fresh", lambda *_: False)
     monkeypatch.setattr(folders, "_MOST_FOLDERS", 10)
     monkeypatch.setattr(folders, "_MOST_TOPS", 2)
     tops = [tmp_path / f"w{number}" for number in range(4)]

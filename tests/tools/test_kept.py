@@ -25,7 +25,8 @@ HOOK = "#!/bin/sh\ntrue\n"
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
     """With a hook, a configuration, a folder of an editor, and a file for the environment."""
-    for name in (".git/hooks/pre-commit", ".git/config", "sub/.vscode/deep/tasks.json", ".envrc"):
+    names = (".git/hooks/pre-commit", ".git/config", "sub/.vscode/deep/tasks.json", ".envrc", "sub/in/.envrc")
+    for name in names:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(f"{HOOK}# {name}\n")
     (tmp_path / ".git/hooks/pre-commit").chmod(0o755)
@@ -34,7 +35,7 @@ def workspace(tmp_path: Path) -> Path:
 
 
 def fence(workspace: Path) -> Fence:
-    names = (".git/hooks", ".git/config", "sub/.vscode", ".envrc")
+    names = (".git/hooks", ".git/config", "sub/.vscode", ".envrc", "sub/in/.envrc")
     return Fence((str(workspace),), protected=tuple(str(workspace / name) for name in names))
 
 
@@ -69,6 +70,11 @@ CHANGES = {
     "a folder above moved deeper": "mkdir -p a/b; mv sub a/b/c; ln -s /tmp sub",
     "exchanged": "mv .envrc t; mv .git/config .envrc; mv t .git/config",
     "linked and written": "ln .envrc second; echo x >> second; rm second",
+    "a folder above made a file": "rm -r sub; echo x > sub",
+    "a folder above made a link": "rm -r sub; mkdir other; ln -s other sub",
+    "a folder above made a link to what is the same": "cp -a sub other; rm -r sub; ln -s other sub",
+    "a folder above moved, and the one above it removed": "mv sub/in away; rm -r sub",
+    "a trap where it is made again": "rm .envrc; mkdir .envrc.put-aside-draft",
 }
 
 
@@ -149,10 +155,12 @@ def test_on_a_full_disk_no_half_of_a_file_is_put_back_and_the_whole_comes_later(
     traces.end("s:1", undone)
     assert not envrc.exists()
     (said,) = traces.taken("s")
-    assert said.startswith("Not put back: .envrc. ")
+    assert said.startswith("Not put back: .envrc (No space left on device). ")
     assert "what was there before was put back, but for these." in said
     assert "tries again before the next command" in said
-    with pytest.raises(Refused, match=r"could not be put back: \.envrc"):
+    with pytest.raises(
+        Refused, match=r"could not be put back: \.envrc \(No space left on device\)\. Holdfast"
+    ):
         traces.put_back_stuck([str(small)])
     (small / "big").unlink()
     traces.put_back_stuck([str(small)])
@@ -268,7 +276,7 @@ def test_a_command_that_never_starts_holds_no_folder_open(workspace: Path) -> No
     copies = keep(fence(workspace), ())
     assert descriptors() == before
     held = opened(copies)
-    assert len(held) == 2
+    assert len(held) == 3
     righted(copies, {}, lambda _: (), held)
     assert descriptors() == before
 
@@ -290,6 +298,70 @@ def test_where_too_much_is_protected_no_command_runs(
 def test_where_holdfasts_own_files_could_be_read_no_command_runs(workspace: Path) -> None:
     with pytest.raises(Refused, match="Holdfast's own files"):
         keep(fence(workspace), [str(workspace / "home")])
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize("is_later", [False, True], ids=["at once", "when it had failed before"])
+def test_no_folder_is_made_where_a_link_of_a_command_leads(
+    workspace: Path, tmp_path: Path, *, is_later: bool
+) -> None:
+    """The command itself may not write there."""
+    victim = tmp_path.with_name(f"{tmp_path.name}-victim")
+    victim.mkdir()
+    before, copies = state(workspace), keep(fence(workspace), ())
+    command = f"rm -r sub; ln -s {victim} sub"
+    subprocess.run(["bash", "-ec", command], cwd=workspace, check=True)
+    if is_later:
+        copies = copies.only(path for path in copies.copies if "/sub/" in path)
+    assert put_back(copies).stuck == ()
+    assert [*victim.iterdir()] == []
+    assert state(workspace) == before
+    assert (workspace / f"sub{ASIDE}").readlink() == victim
+
+
+@pytest.mark.requirement("L2")
+def test_what_a_background_command_links_to_is_not_kept(workspace: Path, tmp_path: Path) -> None:
+    """Holdfast may read more than a command, and would put it back where the command can read it."""
+    elsewhere = tmp_path.with_name(f"{tmp_path.name}-elsewhere")
+    (elsewhere / "in").mkdir(parents=True)
+    (elsewhere / "in/.envrc").write_text("a secret of the user")
+    (workspace / "sub").rename(workspace / "away")
+    (workspace / "sub").symlink_to(elsewhere)
+    with pytest.raises(Refused, match=r"sub/in/\.envrc cannot be read"):
+        keep(Fence((str(workspace),), protected=(str(workspace / "sub/in/.envrc"),)), ())
+
+
+@pytest.mark.requirement("L2")
+def test_what_cannot_be_put_back_is_named_with_the_reason(workspace: Path) -> None:
+    copies = keep(fence(workspace), ())
+    (workspace / ".envrc").unlink()
+    workspace.rename(workspace.with_name("moved"))
+    workspace.symlink_to("moved")
+    undone = put_back(copies)
+    assert str(workspace / ".envrc") in undone.stuck
+    assert undone.why == "Not a directory"
+
+
+@pytest.mark.requirement("L2")
+def test_a_file_that_is_made_again_is_there_whole_or_not_at_all(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copies, written = keep(fence(workspace), ()), list[bool]()
+    (workspace / ".envrc").unlink()
+    monkeypatch.setattr(os, "utime", lambda *_, **__: written.append((workspace / ".envrc").exists()))
+    put_back(copies)
+    assert written == [False]
+    assert (workspace / ".envrc").exists()
+
+
+@pytest.mark.requirement("L2")
+def test_what_came_into_a_protected_folder_is_put_aside_however_long_its_name_is(workspace: Path) -> None:
+    copies = keep(fence(workspace), ())
+    long = "x" * 247 + ".service"
+    (workspace / "sub/.vscode" / long).write_text("evil")
+    assert put_back(copies).changed == (str(workspace / "sub/.vscode" / long),)
+    assert not (workspace / "sub/.vscode" / long).exists()
+    assert [path.read_text() for path in (workspace / "sub").glob(f"*{ASIDE}")] == ["evil"]
 
 
 @pytest.mark.requirement("L2")

@@ -103,7 +103,7 @@ def test_a_file_that_has_just_changed_is_not_known(file: Path, monkeypatch: pyte
     assert not read(known, file).is_known
     # A file system that rounds to seconds needs longer, and a file from the future is never known.
     for changed_s, is_known in [(1, False), (3, True), (-3600, False)]:
-        monkeypatch.setattr(pages, "_version", lambda fd, s=changed_s: (0, 0, 9, (NOW_S - s) * _SECOND_NS, 0))
+        monkeypatch.setattr(pages, "_version", lambda fd, s=changed_s: (0, 0, 9, 0, (NOW_S - s) * _SECOND_NS))
         monkeypatch.setattr(pages, "SYSTEM_CLOCK", Later(NOW_S - time.time()))
         known = Pages()
         read(known, file)

@@ -138,7 +138,7 @@ def test_folders_are_read_again_when_they_or_the_files_have_changed(
     os.link(workspace / ".env", workspace.parent / "outside")  # so it is searched everywhere
     for number in range(2, 30):
         (workspace / "a" / f"{number}").mkdir()
-    monkeypatch.setattr(other_names, "_FRESH_NS", -1 << 62)  # as long after all these changes
+    monkeypatch.setattr(other_names, "is_fresh", lambda *_: False)  # as long after all these changes
     names, masked = OtherNames(), [str(workspace / ".env"), str(workspace / "id_rsa")]
     assert within(workspace, names.found(masked, (), [str(workspace)]).masked) == ["a/1/notes"]
     change(workspace)

@@ -31,14 +31,15 @@ class FixedClock:
 
 
 def known(folder: Path) -> tuple[Redactor, SecretFiles]:
+    """The secrets of a folder, in which nothing has just changed."""
     redact = Redactor()
-    files = SecretFiles(redact, SYSTEM_CLOCK)
+    files = SecretFiles(redact, FixedClock(SYSTEM_CLOCK.now_ms() + 60_000))
     files.look_now(str(folder))
     return redact, files
 
 
 def settle(path: Path, at_s: int) -> None:
-    """Make a change look old, so that only its time tells that there was one."""
+    """Set times back as a program can, so that only the time that it cannot set tells of a change."""
     os.utime(path, (at_s, at_s))
     os.utime(path.parent, (1_700_000_000, 1_700_000_000))
 
@@ -115,18 +116,41 @@ def test_a_value_of_the_same_length_and_time_is_another_value(tmp_path: Path) ->
 def test_a_file_that_has_just_changed_is_read_each_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(secret_files, "_stamp", lambda facts: (1, 10**18, 1, 1))  # a disk with a coarse clock
-    clock = FixedClock(10**12 + 40)
+    monkeypatch.setattr(
+        secret_files, "_stamp", lambda facts: (1, 1, 1, 1)
+    )  # all within a tick of the disk's clock
     file = tmp_path / ".env"
-    redact = Redactor()
+    file.write_text(f"API_TOKEN={VALUE}\n")
+    changed_ms = file.stat().st_ctime_ns // 1_000_000
+    redact, clock = Redactor(), FixedClock(changed_ms + 40)
     files = SecretFiles(redact, clock)
-    for value, is_known in ((VALUE, True), (OTHER, True), ("fig-tree-under-9-moons", False)):
-        file.write_text(f"API_TOKEN={value}\n")
-        os.utime(file, (10**9, 10**9))
-        os.utime(tmp_path, (1_700_000_000, 1_700_000_000))
+    for value, later_ms, is_known in (
+        (VALUE, 0, True),
+        (OTHER, 60_000, True),
+        ("fig-tree-under-9-moons", 0, False),
+    ):
+        with file.open("r+") as opened:  # no name changes, so the folder does not tell of it
+            opened.write(f"API_TOKEN={value}\n")
+        files.look_now(str(tmp_path))
+        clock.ms += later_ms
         files.look_now(str(tmp_path))
         assert (redact(value) == "[redacted:known]") == is_known
-        clock.ms += 0 if value == VALUE else 60
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize("path", [".env", "conf/.env"])
+def test_a_program_cannot_hide_a_new_file_by_setting_the_time_of_its_folder_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setattr(secret_files, "SWEEP_MS", 0)
+    folder = (tmp_path / path).parent
+    folder.mkdir(exist_ok=True)
+    redact, files = known(tmp_path)
+    was = folder.stat()
+    (folder / ".env").write_text(f"API_TOKEN={VALUE}\n")
+    os.utime(folder, ns=(was.st_atime_ns, was.st_mtime_ns))
+    files.look_now(str(tmp_path))
+    assert redact(VALUE) == "[redacted:known]"
 
 
 def test_however_often_a_program_changes_its_secrets_a_search_looks_for_a_bounded_number(

@@ -150,6 +150,8 @@ class Undone(msgspec.Struct, frozen=True):
     """The paths at which something was undone, or should have been."""
     stuck: tuple[str, ...] = ()
     """Those of them at which it could not be undone."""
+    why: str = ""
+    """Why not, at the first of them."""
 
 
 class Launch(msgspec.Struct, frozen=True):

@@ -31,8 +31,10 @@ _MOST_CLOSED_AGAIN = 64
 """So many folders on the way to a path are closed again. Each takes an open file until then."""
 _SHOWN = 100
 """What is not named is only counted, and a person would have to look for it."""
-NOT_YET = "Holdfast keeps what was there, and tries again before the next command. The disk may be full."
+NOT_YET = "Holdfast keeps what was there, and tries again before the next command."
 _NAME_CHARS = 200
+_SUFFIX_BYTES = len(ASIDE) + 8
+"""What may follow the name of something that is put aside."""
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -172,13 +174,18 @@ def told(undone: Undone, workspace: str) -> str:
 
 def sentence(undone: Undone, workspace: str) -> str:
     """Return what happened, in words."""
-    stuck = f"Not put back: {names(undone.stuck, workspace)}. {NOT_YET} " if undone.stuck else ""
+    stuck = f"Not put back: {not_put_back(undone, workspace)}. {NOT_YET} " if undone.stuck else ""
     but = ", but for these" if undone.stuck else ""
     return (
         f"{stuck}While it ran, files came or changed that control other programs: "
         f"{names(undone.changed, workspace)}. Commands in a sandbox may not do that. What came was put aside "
         f"under a name with {ASIDE}, and what was there before was put back{but}. A person can make or change them."
     )
+
+
+def not_put_back(undone: Undone, workspace: str) -> str:
+    """Return which files could not be put back, and why."""
+    return names(undone.stuck, workspace) + (f" ({undone.why})" if undone.why else "")
 
 
 def names(paths: Collection[str], workspace: str) -> str:
@@ -194,14 +201,25 @@ def _shown(name: str) -> str:
 
 
 def put_aside(path: str) -> bool:
-    """Rename it. Nothing on the way may be a link: a program may swap a folder at any moment."""
-    with suppress(OSError), folder_of(path) as (folder, name):
+    """Rename it. Return whether it succeeded."""
+    with suppress(OSError):
+        rename(path)
+        return True
+    return False
+
+
+def rename(path: str) -> None:
+    """Give something a name that says that it was put aside. Nothing on the way may be a link: a program may swap a
+    folder at any moment.
+
+    Raises:
+        OSError: it could not be renamed.
+    """
+    with folder_of(path) as (folder, name):
         aside = free_name(name, folder)
         os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=folder)
         with suppress(OSError):
             _take_other_names(aside, folder)
-        return True
-    return False
 
 
 def _take_other_names(name: str, folder: int) -> None:
@@ -224,7 +242,9 @@ def _take_other_names(name: str, folder: int) -> None:
 
 def free_name(name: str, folder: int) -> str:
     """Return a name for what is put aside, which nothing in the folder of the descriptor has."""
-    return next(each for each in _names(name) if not _has(folder, each))
+    # A name may be as long as any can be, and what cannot be renamed would stay.
+    most = os.fpathconf(folder, "PC_NAME_MAX") - _SUFFIX_BYTES
+    return next(each for each in _names(os.fsdecode(os.fsencode(name)[:most])) if not _has(folder, each))
 
 
 def is_aside(path: str) -> bool:

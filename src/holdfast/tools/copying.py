@@ -17,7 +17,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
+from holdfast.clock import SYSTEM_CLOCK, is_fresh
 from holdfast.policy.paths import is_among
 from holdfast.policy.protected import HOME
 from holdfast.protocol.counts import counted
@@ -60,7 +62,7 @@ class Item(msgspec.Struct, frozen=True, array_like=True):
     mark: str
     version: tuple[int, ...]
     """Its inode, size and times. No program can set the time of a change of the inode, so as long as all of them are
-    the same, the content is."""
+    the same, the content is. Empty: it may change and have the same ones, so only its content counts."""
 
     @property
     def state(self) -> tuple[str, int]:
@@ -111,7 +113,16 @@ def copy(workspace: str, to: Path, own: OwnPlaces, images: Images) -> Copied:
     with ignoring(workspace, exclude, own.homes) as asked:
         work = _Copying(workspace, to, own, images, asked, left_out)
         work.copy(tracked)
-    return Copied(work.items, tuple(work.ignored), exclude, tuple(left_out))
+    return Copied(_at_rest(work.items), tuple(work.ignored), exclude, tuple(left_out))
+
+
+def _at_rest(items: dict[str, Item]) -> dict[str, Item]:
+    """Return the items as they are when a copy is made. A program may change the last ones within their time."""
+    now_ms = SYSTEM_CLOCK.now_ms()
+    return {
+        path: replace(item, version=()) if is_fresh(item.version[-1], now_ms) else item
+        for path, item in items.items()
+    }
 
 
 class _Copying:

@@ -17,7 +17,7 @@ from itertools import islice
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.clock import SYSTEM_CLOCK
+from holdfast.clock import SYSTEM_CLOCK, is_fresh
 from holdfast.policy.paths import may_be_secret, secret_rule
 from holdfast.policy.protected import fixed_places, may_be_fixed, may_have_fixed
 from holdfast.tools.aside import is_closed, open_up
@@ -38,11 +38,6 @@ _GIT_ITSELF = -2
 """The same for a folder called `.git`, whose places are known by its name."""
 _SHALLOW = 2
 """How many folders deep to look where commands may only read."""
-_FRESH_MS = 50
-"""The longest time between two changes of a folder that have the same time."""
-_COARSE_MS = 2_050
-"""The same on a file system that counts whole seconds, or every second one."""
-_SECOND_NS = 1_000_000_000
 _MOST_FOLDERS = 100_000
 """How many folders of one top are remembered at most."""
 _MOST_TOPS = 16
@@ -236,7 +231,6 @@ def _read(path: str, changed_ns: int, left: int | None) -> Folder:
                         folders.append((entry.path, _depth(entry.name, left)))
                 elif _is_socket(entry):
                     sockets.append(os.path.realpath(entry.path))
-    age_ms = read_ms - changed_ns // 1_000_000
     return Folder(
         changed_ns,
         tuple(masked),
@@ -246,7 +240,7 @@ def _read(path: str, changed_ns: int, left: int | None) -> Folder:
         tuple(fixed_links),
         tuple(folders),
         count,
-        is_at_rest=age_ms > (_FRESH_MS if changed_ns % _SECOND_NS else _COARSE_MS),
+        is_at_rest=not is_fresh(changed_ns, read_ms),
     )
 
 

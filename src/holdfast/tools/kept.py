@@ -6,23 +6,25 @@ that were moved. What a command put in its place is set aside under another name
 """
 
 # Pathlib cannot work relative to a descriptor.
-# ruff: noqa: PTH101, PTH103, PTH115, PTH118, PTH120, PTH123, PTH208
+# ruff: noqa: PTH101, PTH115, PTH118, PTH123, PTH208
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
 
 import msgspec
+from msgspec.structs import replace
 
-from holdfast.clock import SYSTEM_CLOCK
+from holdfast.clock import SYSTEM_CLOCK, is_coarse, is_fresh
 from holdfast.policy.paths import is_inside, is_within
 from holdfast.protocol.fence import Fence, Undone
-from holdfast.tools.aside import ASIDE, Place, folder_of, free_name, open_up, put_aside, seen
+from holdfast.tools.aside import ASIDE, Place, folder_of, free_name, open_up, put_aside, rename, seen
 from holdfast.tools.blocking import Refused
 
 MAX_BYTES = 32 << 20
@@ -34,8 +36,8 @@ _MOST_ENTRIES = 1_000_000
 _NAME_CHARS = 50
 _DRAFT = f"{ASIDE}-draft"
 """Ends the name of a file that is being made again: nothing takes the place of another one before it is whole."""
-_FRESH_NS = 50_000_000
-"""Two changes within this time may have the same time."""
+_GIVEN = "/proc/self/fd/{}"
+"""Where an open file is found again, whatever its path leads to by now."""
 _TOO_MUCH = (
     'No command runs in a sandbox of Landlock in this workspace: {what}. Use [sandbox] mode = "bubblewrap", or work '
     "in another folder."
@@ -98,12 +100,9 @@ def keep(fence: Fence, homes: Iterable[str]) -> Kept:
     copies: dict[str, _Copy] = {}
     left = MAX_BYTES
     for path in fence.protected:
-        for each, facts in _readable(path, fence.writable):
-            try:
-                copies[each] = _copy(each, facts)
-            except OSError as error:
-                raise _unread(each, error) from error
-            left -= len(copies[each].content or b"")
+        for each, copy in _readable(path, fence.writable):
+            copies[each] = copy
+            left -= len(copy.content or b"")
             if left < 0 or len(copies) > MAX_FILES:
                 what = f"there is too much in it that must not be changed, like {path}"
                 raise Refused(_TOO_MUCH.format(what=what))
@@ -132,17 +131,19 @@ def put_back(kept: Kept, held: Mapping[str, int] = MappingProxyType({})) -> Undo
         kept: What was protected.
         held: The open folders above it; without them, those that were moved are looked for.
     """
-    moved = {path for path, identity in kept.above.items() if _moved_back(path, identity, kept, held)}
+    moved = {path for path, identity in kept.above.items() if _is_put_in_place(path, identity, kept, held)}
     changed = [path for path in kept.above if open_up(path) or path in moved]
-    stuck: list[str] = []
+    stuck: dict[str, str] = {}
     for path, copy in kept.copies.items():
         if not _is_same(path, copy, kept.read_ns):
-            if not _is_made_again(path, copy, kept.tops):
-                stuck.append(path)
+            try:
+                _make_again(path, copy, kept)
+            except OSError as error:
+                stuck[path] = error.strerror or str(error)
             changed.append(path)
         if stat.S_ISDIR(copy.mode) and path not in kept.roots:
             changed += _emptied(path, kept)
-    return Undone(tuple(changed), tuple(stuck))
+    return Undone(tuple(changed), tuple(stuck), next(iter(stuck.values()), ""))
 
 
 def righted(
@@ -164,7 +165,7 @@ def righted(
         undone = put_back(kept, held)
         known = {path: place for path, place in before.items() if path not in kept.copies}
         came = others({**known, **seen(kept.copies)})
-        return Undone(tuple(dict.fromkeys([*undone.changed, *came])), undone.stuck)
+        return replace(undone, changed=tuple(dict.fromkeys([*undone.changed, *came])))
     finally:
         for fd in held.values():
             os.close(fd)
@@ -187,11 +188,11 @@ def _unread(path: str, error: OSError) -> Refused:
     return Refused(_TOO_MUCH.format(what=f"the protected file {path} cannot be read ({error.strerror})"))
 
 
-def _readable(path: str, roots: Collection[str]) -> Iterator[tuple[str, os.stat_result]]:
+def _readable(path: str, roots: Collection[str]) -> Iterator[tuple[str, _Copy]]:
     """Yield the same as `_below`.
 
     Raises:
-        Refused: a folder cannot be read.
+        Refused: something cannot be read.
     """
     try:
         yield from _below(path, roots)
@@ -199,33 +200,68 @@ def _readable(path: str, roots: Collection[str]) -> Iterator[tuple[str, os.stat_
         raise _unread(str(error.filename or path), error) from error
 
 
-def _below(path: str, roots: Collection[str]) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield a path and, if it is a folder, all that is in it, but for what is in one of the roots."""
+def _below(path: str, roots: Collection[str]) -> Iterator[tuple[str, _Copy]]:
+    """Yield a path and, if it is a folder, all that is in it, without what is in a root, each with what is there."""
     following = [path]
     while following:
         each = following.pop()
-        facts = os.lstat(each)
-        yield each, facts
-        if stat.S_ISDIR(facts.st_mode) and each not in roots:
-            following += sorted((os.path.join(each, name) for name in os.listdir(each)), reverse=True)
+        with _reached(each) as (fd, found):
+            yield each, _copy(fd, found)
+            if stat.S_ISDIR(found.st_mode) and each not in roots:
+                below = sorted(os.listdir(_GIVEN.format(fd)), reverse=True)
+                following += [os.path.join(each, name) for name in below]
+
+
+@contextmanager
+def _reached(path: str) -> Iterator[tuple[int, os.stat_result]]:
+    """Return a descriptor of what lies at a path, and facts about it. No link on the way is followed: a command that
+    runs in the background may put one there at any moment, and Holdfast may read more than it.
+
+    Raises:
+        OSError: it is gone, or there is a link on the way.
+    """
+    try:
+        fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            found = os.fstat(fd)
+            if os.readlink(_GIVEN.format(fd)) != path:
+                _check_way(path, found)
+            yield fd, found
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from error
+
+
+def _check_way(path: str, found: os.stat_result) -> None:
+    """Refuse what was reached by a link. A file system may only write the names in another way.
+
+    Raises:
+        OSError: it was.
+    """
+    with folder_of(path) as (folder, name):
+        there = os.lstat(name, dir_fd=folder)
+        if (there.st_dev, there.st_ino) != (found.st_dev, found.st_ino):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
 
 
 def _facts(found: os.stat_result) -> tuple[int, int, int, int]:
     return found.st_dev, found.st_ino, found.st_mode, found.st_ctime_ns
 
 
-def _copy(path: str, found: os.stat_result) -> _Copy:
+def _copy(fd: int, found: os.stat_result) -> _Copy:
+    """Return what an open file, folder or link has in it."""
     times_ns = found.st_atime_ns, found.st_mtime_ns
     if stat.S_ISLNK(found.st_mode):
-        return _Copy(_facts(found), target=os.readlink(path))
+        return _Copy(_facts(found), target=os.readlink("", dir_fd=fd))
     if stat.S_ISREG(found.st_mode):
-        return _Copy(_facts(found), _content(path), times_ns=times_ns)
+        return _Copy(_facts(found), _content(fd), times_ns=times_ns)
     return _Copy(_facts(found), times_ns=times_ns)
 
 
-def _content(path: str) -> bytes:
+def _content(fd: int) -> bytes:
     """Return what is in a file, but not much more than may be kept."""
-    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+    with open(os.open(_GIVEN.format(fd), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         return file.read(MAX_BYTES + 1)
 
 
@@ -233,27 +269,38 @@ def _is_same(path: str, copy: _Copy, read_ns: int) -> bool:
     """Return whether a path has what it had. Reads the file only if its time says that it may have changed."""
     try:
         found = os.lstat(path)
-        if _facts(found) == copy.facts and read_ns - found.st_ctime_ns > _FRESH_NS:
+        if _facts(found) == copy.facts and _is_proof(found.st_ctime_ns, read_ns // 1_000_000):
             return True
         if stat.S_ISDIR(copy.mode) or copy.mode != found.st_mode:
             return copy.mode == found.st_mode and copy.facts[:2] == (found.st_dev, found.st_ino)
-        now = _copy(path, found)
+        with _reached(path) as (fd, found):
+            now = _copy(fd, found)
     except OSError:
         return False
-    return (now.content, now.target) == (copy.content, copy.target)
+    return (now.mode, now.content, now.target) == (copy.mode, copy.content, copy.target)
 
 
-def _moved_back(path: str, identity: tuple[int, int], kept: Kept, held: Mapping[str, int]) -> bool:
-    """Put a folder back where it was, if it was moved. Return whether it was."""
+def _is_proof(changed_ns: int, read_ms: int) -> bool:
+    """Return whether a file is the same as long as it has this time. A file system that counts whole seconds may have
+    no time that a program cannot set.
+    """
+    return not is_coarse(changed_ns) and not is_fresh(changed_ns, read_ms)
+
+
+def _is_put_in_place(path: str, identity: tuple[int, int], kept: Kept, held: Mapping[str, int]) -> bool:
+    """Put a folder back where it was, if it was moved, and put aside a file or link that is there instead. Return
+    whether something was done.
+    """
     with suppress(OSError):
         there = seen([path]).get(path)
         if there is not None and there.identity == identity:
             return False
         elsewhere = _where(held[path]) if path in held else _found(identity, kept.roots)
         if not elsewhere:
-            return False
+            return there is not None and not stat.S_ISDIR(os.lstat(path).st_mode) and put_aside(path)
         if os.path.lexists(path):
             put_aside(path)
+        _make_folders(path, kept.roots)
         with folder_of(elsewhere) as (source, old), folder_of(path) as (target, new):
             os.rename(old, new, src_dir_fd=source, dst_dir_fd=target)
         return True
@@ -280,29 +327,52 @@ def _found(identity: tuple[int, int], roots: Iterable[str]) -> str:
     return ""
 
 
-def _is_made_again(path: str, copy: _Copy, tops: Iterable[str]) -> bool:
-    """Make a file, a folder or a link as it was. What is there instead is put aside. Return whether it succeeded."""
-    with suppress(OSError):
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-    with suppress(OSError), folder_of(path) as (folder, name):
-        is_there = os.path.lexists(path)
-        if is_there and _has_other_mode_only(path, copy):
-            fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-            try:
-                os.chmod(f"/proc/self/fd/{fd}", stat.S_IMODE(copy.mode))
-            finally:
-                os.close(fd)
-            return True
-        if is_there and not _set_aside(path, tops):
-            return False
+def _make_again(path: str, copy: _Copy, kept: Kept) -> None:
+    """Make a file, a folder or a link as it was. What is there instead is put aside.
+
+    Raises:
+        OSError: that is not possible.
+    """
+    _make_folders(path, kept.roots)
+    with folder_of(path) as (folder, name):
+        if _is_there(folder, name):
+            if _has_its_mode_again(folder, name, copy):
+                return
+            _set_aside(path, kept.tops)
         if stat.S_ISLNK(copy.mode):
             os.symlink(copy.target, name, dir_fd=folder)
         elif stat.S_ISDIR(copy.mode):
             os.mkdir(name, stat.S_IMODE(copy.mode), dir_fd=folder)
         elif copy.content is not None:
             _write(folder, name, copy)
-        return True
-    return False
+
+
+def _make_folders(path: str, roots: Iterable[str]) -> None:
+    """Make the folders above a path that a command has removed. What it put in place of one is put aside: a link may
+    lead to where it may not write itself.
+
+    Raises:
+        OSError: that is not possible.
+    """
+    with suppress(OSError), folder_of(path):
+        return
+    for above in map(str, reversed(Path(path).parents)):
+        if not any(above != root and is_inside(root, above) for root in roots):
+            continue
+        with folder_of(above) as (folder, name):
+            if _is_there(folder, name):
+                if stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode):
+                    continue
+                rename(above)
+            os.mkdir(name, dir_fd=folder)
+
+
+def _is_there(folder: int, name: str) -> bool:
+    try:
+        os.lstat(name, dir_fd=folder)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _write(folder: int, name: str, copy: _Copy) -> None:
@@ -313,8 +383,11 @@ def _write(folder: int, name: str, copy: _Copy) -> None:
     """
     draft = name[:_NAME_CHARS] + _DRAFT
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with suppress(FileNotFoundError):  # of a process that was killed meanwhile, or a trap of a command
-        os.unlink(draft, dir_fd=folder)
+    if _is_there(folder, draft):  # of a process that was killed meanwhile, or a trap of a command
+        if stat.S_ISDIR(os.lstat(draft, dir_fd=folder).st_mode):
+            os.rename(draft, free_name(draft, folder), src_dir_fd=folder, dst_dir_fd=folder)
+        else:
+            os.unlink(draft, dir_fd=folder)
     try:
         with open(os.open(draft, flags, 0o600, dir_fd=folder), "wb") as file:
             file.write(copy.content or b"")
@@ -328,32 +401,47 @@ def _write(folder: int, name: str, copy: _Copy) -> None:
         raise
 
 
-def _has_other_mode_only(path: str, copy: _Copy) -> bool:
-    """Return whether it is the same kind of file with the same content, but another mode."""
-    found = os.lstat(path)
-    if stat.S_IFMT(found.st_mode) != stat.S_IFMT(copy.mode) or stat.S_ISLNK(copy.mode):
+def _has_its_mode_again(folder: int, name: str, copy: _Copy) -> bool:
+    """Give a file or folder its mode again, if it differs in nothing else. Return whether it has it."""
+    fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        found = os.fstat(fd)
+        if stat.S_IFMT(found.st_mode) != stat.S_IFMT(copy.mode) or stat.S_ISLNK(copy.mode):
+            return False
+        if stat.S_ISDIR(copy.mode):
+            is_same = (found.st_dev, found.st_ino) == copy.facts[:2]
+        else:
+            is_same = _copy(fd, found).content == copy.content
+        if is_same:
+            os.chmod(_GIVEN.format(fd), stat.S_IMODE(copy.mode))
+        return is_same
+    except PermissionError:
         return False
-    if stat.S_ISDIR(copy.mode):
-        return (found.st_dev, found.st_ino) == copy.facts[:2]
-    with suppress(PermissionError):
-        return _copy(path, found).content == copy.content
-    return False
+    finally:
+        os.close(fd)
 
 
 def _emptied(path: str, kept: Kept) -> list[str]:
-    """Put aside what came into a protected folder."""
+    """Put aside what came into a protected folder. Return what it was."""
+    aside: list[str] = []
     with suppress(OSError):
-        came = [each for name in os.listdir(path) if (each := os.path.join(path, name)) not in kept.copies]
-        return [each for each in came if _set_aside(each, kept.tops)]
-    return []
+        for name in os.listdir(path):
+            if (each := os.path.join(path, name)) not in kept.copies:
+                with suppress(OSError):
+                    _set_aside(each, kept.tops)
+                    aside.append(each)
+    return aside
 
 
-def _set_aside(path: str, tops: Iterable[str]) -> bool:
-    """Put aside what lies at a path, out of the protected folder: its programs may read all that is in it."""
+def _set_aside(path: str, tops: Iterable[str]) -> None:
+    """Put aside what lies at a path, out of the protected folder: its programs may read all that is in it.
+
+    Raises:
+        OSError: that is not possible.
+    """
     top = next((each for each in tops if each != path and is_inside(each, path)), "")
     if not top:
-        return put_aside(path)
-    with suppress(OSError), folder_of(path) as (source, name), folder_of(top) as (target, above):
+        rename(path)
+        return
+    with folder_of(path) as (source, name), folder_of(top) as (target, above):
         os.rename(name, free_name(f"{above}.{name}", target), src_dir_fd=source, dst_dir_fd=target)
-        return True
-    return False

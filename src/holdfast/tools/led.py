@@ -17,7 +17,7 @@ from itertools import islice
 
 import msgspec
 
-from holdfast.clock import SYSTEM_CLOCK
+from holdfast.clock import SYSTEM_CLOCK, is_fresh
 from holdfast.policy.paths import is_inside, is_within
 from holdfast.tools.git_config import MOST_CHARS, Entry, parsed
 from holdfast.tools.git_folders import OF_OTHERS, may_be_repository
@@ -31,8 +31,6 @@ _MOST_NAMED = 1_000
 _MOST_ON_THE_WAY = 40
 _MOST_FILES = 200
 """How many configurations are read, with what they include."""
-_FRESH_NS = 2_050_000_000
-"""What changed within this time may change again and have the same time."""
 _CONFIGS = ("config", "config.worktree")
 _OF_GIT = frozenset(
     {"", "HEAD", "index", "objects", "refs", "logs", "packed-refs", "FETCH_HEAD", "ORIG_HEAD", *OF_OTHERS}
@@ -253,7 +251,7 @@ def _looked_at(path: str, known: _Folder | None) -> _Folder | None:
             return None
         if known is not None and known.changed_ns == facts.st_ctime_ns:
             return known
-        now_ns = SYSTEM_CLOCK.now_ms() * 1_000_000
+        looked_ms = SYSTEM_CLOCK.now_ms()
         folders, links = list[str](), list[str]()
         with os.scandir(path) as entries:
             for entry in entries:
@@ -261,8 +259,8 @@ def _looked_at(path: str, known: _Folder | None) -> _Folder | None:
                     links.append(entry.path)
                 elif entry.is_dir(follow_symlinks=False):
                     folders.append(entry.path)
-        is_fresh = now_ns - facts.st_ctime_ns < _FRESH_NS
-        return _Folder(0 if is_fresh else facts.st_ctime_ns, tuple(folders), tuple(links))
+        changed_ns = 0 if is_fresh(facts.st_ctime_ns, looked_ms) else facts.st_ctime_ns
+        return _Folder(changed_ns, tuple(folders), tuple(links))
     return None
 
 
@@ -275,11 +273,10 @@ def _read(path: str, known: _Config | None) -> _Config | None:
             return known
         if not stat.S_ISREG(found.st_mode):
             return None
-        now_ns = SYSTEM_CLOCK.now_ms() * 1_000_000
+        looked_ms = SYSTEM_CLOCK.now_ms()
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY), "rb") as file:
             text = file.read(MOST_CHARS + 1).decode(errors="surrogateescape")
-        is_fresh = now_ns - max(found.st_mtime_ns, found.st_ctime_ns) < _FRESH_NS
-        return _config(parsed(text) or (), () if is_fresh else facts)
+        return _config(parsed(text) or (), () if is_fresh(found.st_ctime_ns, looked_ms) else facts)
     return None
 
 

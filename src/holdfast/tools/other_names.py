@@ -16,14 +16,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
-from holdfast.clock import SYSTEM_CLOCK
+from holdfast.clock import SYSTEM_CLOCK, is_fresh
 from holdfast.policy.paths import is_within
 from holdfast.tools.blocking import Refused
 from holdfast.tools.folders import ADVICE, MAX_ENTRIES, NO_COMMANDS
 from holdfast.tools.own import Identity, identity
 
-_FRESH_NS = 2_050_000_000
-"""A folder that changed within this time may change again and have the same time."""
 _MOST_FOLDERS = 100_000
 """How many folders of one search are remembered at most."""
 _MOST_SEARCHES = 16
@@ -183,7 +181,7 @@ def _looked_at(
         return _Folder(0, (), ((path, identity(facts)),) if identity(facts) in files else (), 1)
     if known is not None and known.changed_ns == facts.st_ctime_ns:
         return known
-    now_ns = SYSTEM_CLOCK.now_ms() * 1_000_000
+    looked_ms = SYSTEM_CLOCK.now_ms()
     folders, found, count = list[str](), list[tuple[str, Identity]](), 0
     with os.scandir(path) as entries:
         for entry in entries:
@@ -194,8 +192,8 @@ def _looked_at(
                 which = identity(entry.stat(follow_symlinks=False))
                 if which in files:
                     found.append((entry.path, which))
-    is_fresh = now_ns - facts.st_ctime_ns < _FRESH_NS
-    return _Folder(0 if is_fresh else facts.st_ctime_ns, tuple(folders), tuple(found), count)
+    changed_ns = 0 if is_fresh(facts.st_ctime_ns, looked_ms) else facts.st_ctime_ns
+    return _Folder(changed_ns, tuple(folders), tuple(found), count)
 
 
 def _refused(names: dict[Identity, set[str]], why: str) -> Refused:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from io import BufferedReader
 from typing import NamedTuple
 
-from holdfast.clock import SYSTEM_CLOCK
+from holdfast.clock import SYSTEM_CLOCK, is_fresh
 from holdfast.protocol.counts import counted
 from holdfast.protocol.media import MEDIA_BYTES, is_whole, media_type
 from holdfast.protocol.ports import Medium
@@ -31,9 +31,6 @@ _HEAD_BYTES = 16
 _CHUNK_BYTES = 1 << 20
 _CHAR_BYTES = 4
 """The longest that one character is in UTF-8."""
-_SECOND_NS = 1_000_000_000
-_TICK_NS = 50_000_000
-"""Longer than any clock tick by which a kernel rounds the times of files."""
 _Version = tuple[int, int, int, int, int]
 
 
@@ -72,6 +69,7 @@ class Pages:
     def read(self, root: Root, path: str, offset: int, limit: int, session: str) -> Page:
         """Return a page. Raises what `read_page` raises, also for a known one: the path is judged each time."""
         with open_to_read(root, path) as (fd, found):
+            looked_ms = SYSTEM_CLOCK.now_ms()
             version, key = _version(fd), (session, found.whole, offset, limit)
             known = self._known.get(key)
             if known is not None and known[0] == version:
@@ -79,7 +77,7 @@ class Pages:
                     self._known.move_to_end(key)
                 return Page(known[1], is_known=True)
             text = read_page(fd, path, offset, limit)
-            if _is_old_enough(version) and _version(fd) == version:
+            if not is_fresh(version[-1], looked_ms) and _version(fd) == version:
                 self._known[key] = version, text
                 while len(self._known) > KNOWN_PAGES:
                     with suppress(KeyError):
@@ -91,14 +89,6 @@ def _version(fd: int) -> _Version:
     """Return what changes whenever somebody writes the file or puts another one in its place."""
     facts = os.fstat(fd)
     return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
-
-
-def _is_old_enough(version: _Version) -> bool:
-    """Return whether a later change would have another time: file systems round times, some to whole seconds."""
-    changed_ns = max(version[3:])
-    is_rounded = changed_ns % _SECOND_NS == 0
-    now_ns = SYSTEM_CLOCK.now_ms() * 1_000_000
-    return now_ns - changed_ns > (2 * _SECOND_NS if is_rounded else _TICK_NS)
 
 
 def read_page(fd: int, path: str, offset: int, limit: int) -> str:

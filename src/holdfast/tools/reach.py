@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from holdfast.clock import SYSTEM_CLOCK
+from holdfast.clock import SYSTEM_CLOCK, is_fresh
 from holdfast.policy.listed import simple_commands
 from holdfast.policy.rules import Facts
 from holdfast.protocol.counts import counted
@@ -29,8 +29,6 @@ MOST_FILES = 32
 MOST_HOSTS = 16
 _MOST_COMMANDS = 64
 _CHUNK_BYTES = 1024 * 1024
-_NEW_NS = 2_000_000_000
-"""A file that changed less than this ago may change again without its times showing it."""
 _URL = re.compile(r"""[A-Za-z][A-Za-z0-9+.-]{0,15}://[^\s'"<>|;&()]{1,2000}""")
 
 
@@ -53,6 +51,7 @@ def reach_of(facts: Facts, binary: str, hosts: Iterable[str] = ()) -> Reach:
 
 def content_of(path: str) -> Content | None:
     """Return a file with the mark of its content; None if there is no such file."""
+    looked_ms = SYSTEM_CLOCK.now_ms()
     try:
         found = Path(path).stat()
     except (OSError, ValueError):
@@ -60,9 +59,8 @@ def content_of(path: str) -> Content | None:
     if not stat.S_ISREG(found.st_mode):
         return None
     identity = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-    newest_ns = max(found.st_mtime_ns, found.st_ctime_ns)
-    is_old = SYSTEM_CLOCK.now_ms() * 1_000_000 - newest_ns > _NEW_NS
-    return Content(path, (_mark if is_old else _mark.__wrapped__)(path, identity))
+    mark = _mark.__wrapped__ if is_fresh(found.st_ctime_ns, looked_ms) else _mark
+    return Content(path, mark(path, identity))
 
 
 @lru_cache(maxsize=1_024)

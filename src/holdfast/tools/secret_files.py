@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.clock import is_fresh
 from holdfast.policy.paths import secret_rule
 from holdfast.protocol.ports import Clock
 from holdfast.redact import Redactor
@@ -34,8 +35,6 @@ MAX_MASKED = 512
 """The most of its values that are masked, old ones included: each makes every search for secrets slower."""
 SWEEP_MS = 2000
 """How often the folders below the top one are looked at for new files."""
-_FRESH_MS = 50
-"""A time this near may be the same after the next change."""
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -54,17 +53,21 @@ _SKIPPED = frozenset(
 """Folders of other people's files, and of keys that have a shape."""
 
 _Stamp = tuple[int, int, int, int]
+_FRESH, _GONE = -2, -1
+"""In place of the time of a folder that had just changed when it was read, so that it is read again, and of one that
+is not there."""
 
 
 class _File(msgspec.Struct, frozen=True):
-    stamp: _Stamp
+    stamp: _Stamp | None
+    """None: it had just changed when it was read, so it is read again."""
     values: tuple[tuple[str, str], ...]
 
 
 class _Workspace(msgspec.Struct):
     files: dict[str, _File] = {}
     folders: dict[str, int] = {}
-    """When each folder that was read last changed."""
+    """When each folder that was read last changed, as no program can set it."""
     swept_ms: int = 0
     names: dict[str, str] = {}
     """The name of each value, the newest last."""
@@ -127,11 +130,10 @@ class SecretFiles:
         found = self._workspaces.get(workspace)
         if found is None:
             return False
-        if _changed_ns(workspace) != found.folders.get("", -1):
+        if _changed_ns(workspace) != found.folders.get("", _GONE):
             return False
-        now_ms = self._clock.now_ms()
         for path, file in found.files.items():
-            if _is_fresh(file.stamp[1], now_ms) or _stamp_at(f"{workspace}/{path}") != file.stamp:
+            if _stamp_at(f"{workspace}/{path}") != file.stamp:
                 return False
         if self._clock.uptime_ms() < found.swept_ms + SWEEP_MS:
             return True
@@ -166,8 +168,8 @@ class _Scan:
         with _folder(workspace, path) as folder:
             if folder is None:
                 return found
-            changed_ns = os.fstat(folder).st_mtime_ns
-            self.folders[path] = -1 if _is_fresh(changed_ns, self._now_ms) else changed_ns
+            changed_ns = os.fstat(folder).st_ctime_ns
+            self.folders[path] = _FRESH if is_fresh(changed_ns, self._now_ms) else changed_ns
             for entry in self._listed(folder):
                 whole = f"{path}/{entry.name}" if path else entry.name
                 if entry.is_dir(follow_symlinks=False):
@@ -197,11 +199,7 @@ class _Scan:
             if not stat.S_ISREG(facts.st_mode):
                 return
             before = self._before.get(path)
-            if (
-                before is not None
-                and before.stamp == _stamp(facts)
-                and not _is_fresh(facts.st_mtime_ns, self._now_ms)
-            ):
+            if before is not None and before.stamp == _stamp(facts):
                 self.files[path] = before
                 return
             handle = os.open(name, _READ, dir_fd=folder)
@@ -217,7 +215,8 @@ class _Scan:
         finally:
             os.close(handle)
         text = content.decode("utf-8", "replace").removeprefix("\ufeff")
-        self.files[path] = _File(_stamp(facts), tuple(secrets_in(name, text)))
+        stamp = None if is_fresh(facts.st_ctime_ns, self._now_ms) else _stamp(facts)
+        self.files[path] = _File(stamp, tuple(secrets_in(name, text)))
 
 
 @contextmanager
@@ -258,10 +257,6 @@ def _is_text(path: str) -> bool:
     return path.isprintable()
 
 
-def _is_fresh(changed_ns: int, now_ms: int) -> bool:
-    return abs(now_ms - changed_ns // 1_000_000) < _FRESH_MS
-
-
 def _stamp(facts: os.stat_result) -> _Stamp:
     return facts.st_size, facts.st_mtime_ns, facts.st_ino, facts.st_ctime_ns
 
@@ -275,6 +270,6 @@ def _stamp_at(path: str) -> _Stamp | None:
 
 def _changed_ns(path: str) -> int:
     try:
-        return os.lstat(path).st_mtime_ns
+        return os.lstat(path).st_ctime_ns
     except OSError:
-        return -1
+        return _GONE

@@ -14,7 +14,7 @@ import os
 import stat
 from collections.abc import Sequence
 
-from holdfast.clock import SYSTEM_CLOCK
+from holdfast.clock import COARSE_MS, SYSTEM_CLOCK, is_fresh
 from holdfast.protocol.evidence import PARTIAL
 from holdfast.tools.own import Identity, OwnPlaces, identity
 
@@ -28,8 +28,6 @@ READ_FILES = 1_000
 MAX_MS = 3_000
 """How long one survey may take. On a slow file system the others would wait for its thread."""
 MAX_MARKS = 50_000
-EARLIER_MS = 2_000
-"""Some file systems round times to two seconds."""
 
 _PASSED_OVER = frozenset(
     {".git", ".hg", ".svn", ".jj", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis",
@@ -50,7 +48,7 @@ class Surveyor:
 
     def survey(self, workspace: str, since_ms: int, named: Sequence[str]) -> str:
         """Implements `ports.Tools.survey`."""
-        look = _Look(self._marks, (since_ms - EARLIER_MS) * 1_000_000)
+        look = _Look(self._marks, (since_ms - COARSE_MS) * 1_000_000)
         if len(self._marks) > MAX_MARKS:
             self._marks.clear()
         total = look.tree(workspace, self._own)
@@ -65,6 +63,7 @@ class _Look:
     def __init__(self, marks: dict[_Version, str], since_ns: int) -> None:
         self._marks = marks
         self._since_ns = since_ns
+        self._begun_ms = SYSTEM_CLOCK.now_ms()
         self._bytes_left = READ_BYTES
         self._files_left = READ_FILES
 
@@ -138,7 +137,9 @@ class _Look:
         version = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
         mark = self._marks.get(version)
         if mark is None:
-            mark = self._marks[version] = self._read(path, facts)
+            mark = self._read(path, facts)
+            if not is_fresh(facts.st_ctime_ns, self._begun_ms):
+                self._marks[version] = mark
         return mark
 
     def _read(self, path: str, facts: os.stat_result) -> str:

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from holdfast.locks import try_lock
 from holdfast.policy.paths import is_inside
 from holdfast.protocol.fence import Undone
-from holdfast.tools.aside import NOT_YET, Place, names, sentence
+from holdfast.tools.aside import NOT_YET, Place, not_put_back, sentence
 from holdfast.tools.blocking import Refused
 from holdfast.tools.kept import Kept, put_back
 from holdfast.tools.turns import table_of
@@ -241,20 +241,20 @@ class Traces:
         Raises:
             Refused: it still cannot be.
         """
-        still: list[str] = []
+        still = Undone()
         for name, trace in {**self._left_stuck(), **self._stuck}.items():
             if not meet(trace.writable, roots):
                 continue
             undone = put_back(trace.kept) if trace.kept is not None else Undone()
-            still += undone.stuck
+            still = Undone(stuck=(*still.stuck, *undone.stuck), why=still.why or undone.why)
             if undone.stuck:
                 continue
             if self._stuck.pop(name, None) is not None:
                 self._drop(name)
             else:  # its session has not yet been told
                 self._keep(name, replace(trace, stuck=(), kept=None))
-        if still:
-            raise Refused(_STUCK.format(paths=names(still, roots[0])))
+        if still.stuck:
+            raise Refused(_STUCK.format(paths=not_put_back(still, roots[0])))
 
     def _left_stuck(self) -> dict[str, Trace]:
         """Return what other processes could not put back."""

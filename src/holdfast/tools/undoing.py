@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from msgspec.structs import replace
 
+from holdfast.clock import is_fresh
 from holdfast.depths import walked
 from holdfast.protocol.fence import Undone
 from holdfast.sandbox import own_folder
@@ -23,8 +24,6 @@ from holdfast.tools.kept import put_back, righted
 from holdfast.tools.led import first_on_the_way
 from holdfast.tools.traces import Trace, Traces, meet
 
-_COARSE_MS = 10
-"""How much older than it is a change of a file may look."""
 _OF_ANOTHER = (
     "A command of session {session} was left behind when its Holdfast was killed. Files that control other programs "
     "had come or changed, and were put aside or put back: `holdfast resume {session}` names them."
@@ -147,7 +146,8 @@ class Undoing:
 
     def _finish(self, name: str, trace: Trace) -> Undone:
         if trace.changed:  # it was undone, as far as it could be
-            undone = Undone(trace.changed, put_back(trace.kept).stuck if trace.kept is not None else ())
+            again = put_back(trace.kept) if trace.kept is not None else Undone()
+            undone = replace(again, changed=trace.changed)
         else:
             undone = self._undone(trace)
             # The killed process may have begun with it, and what it did is right by now.
@@ -173,12 +173,14 @@ class Undoing:
 
 def _put_aside_since(trace: Trace) -> Iterator[str]:
     """Yield where something was put aside after a command began."""
-    since_ns = (trace.looked_ms - _COARSE_MS) * 1_000_000
     for top in trace.writable if trace.looked_ms else ():
         for folder, entries in walked(top):
             for entry in entries or ():
                 with suppress(OSError):
-                    if is_aside(entry.name) and entry.stat(follow_symlinks=False).st_ctime_ns >= since_ns:
+                    if not is_aside(entry.name):
+                        continue
+                    # It may look older than it is, by as much as the times of its file system are rounded.
+                    if is_fresh(entry.stat(follow_symlinks=False).st_ctime_ns, trace.looked_ms):
                         yield os.path.join(folder, entry.name.partition(ASIDE)[0])
 
 
