@@ -121,9 +121,23 @@ PROXY = (
     Mutation(
         "the host of a secret may answer in a form in which nobody finds it",
         _READING,
-        '        raise Unreadable(502, "The server compressed',
-        '        Unreadable(502, "The server compressed',
+        "        raise Unreadable(502, why)",
+        "        Unreadable(502, why)",
         _SECRETS,
+    ),
+    Mutation(
+        "the model asks the host of a secret for a piece of its response",
+        "tools/egress.py",
+        "headers=dict(asking_for_all(sent.items())) if knows_secret else sent,",
+        "headers=sent,",
+        "tests/tools/test_credentials.py",
+    ),
+    Mutation(
+        "the model reads a piece of a response that may cut a secret",
+        "tools/egress.py",
+        "if knows_secret and why:",
+        "if False:",
+        "tests/tools/test_credentials.py",
     ),
     Mutation(
         "the proxy takes a call for its end when it has no place for its files",

@@ -123,9 +123,9 @@ STORED = (
     ),
     Mutation(
         "a program reads a secret in a compressed response",
-        "sandbox/proxy_heads.py",
-        "    forms = [*encodings, ",
-        "    forms = [",
+        "sandbox/whole.py",
+        'for name, value in named if name == "content-encoding"]',
+        'for name, value in named if name == "no-encoding"]',
         _PROXY,
     ),
     Mutation(

@@ -340,6 +340,8 @@ async def test_a_response_in_another_form_than_plain_is_refused(where: str, how:
     [
         b"HTTP/1.1 206 Partial Content\r\nContent-Length: 3\r\n\r\ntul",
         b"HTTP/1.1 200 OK\r\nContent-Range: bytes 0-2/9\r\nContent-Length: 3\r\n\r\ntul",
+        b"HTTP/1.1 226 IM Used\r\nContent-Length: 3\r\n\r\ntul",
+        b"HTTP/1.1 200 OK\r\nContent-Type: multipart/byteranges; boundary=x\r\nContent-Length: 3\r\n\r\ntul",
     ],
 )
 async def test_a_piece_of_a_response_is_refused(answer: bytes) -> None:

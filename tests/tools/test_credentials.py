@@ -130,3 +130,46 @@ async def test_what_a_server_echoes_is_masked_also_where_a_header_or_an_address_
         api.server.redirect("/go", f"/{padding}{VALUE}")
         result = await api.send(api.server.url("/go"), auth="MINE")
         assert (padding in result.text, VALUE[:4] in result.text) == (True, False)
+
+
+@pytest.mark.requirement("S7")
+async def test_the_host_of_a_secret_is_asked_for_all_of_it_and_sends_no_piece(api: Api) -> None:
+    async def pieces(heard: Heard, writer: Any) -> None:
+        text, wanted = "you sent " + heard.headers.get("authorization", VALUE), heard.headers.get("range")
+        status, body = ("206 Partial Content", text[16:24]) if wanted else ("200 OK", text)
+        writer.write(response(body, "text/plain", status))
+        await writer.drain()
+
+    asked = {"Range": "bytes=16-23", "if_range": "x", "A-IM": "vcdiff", "X-Ms-Range": "bytes=0-3", "X-A": "b"}
+    api.server.answers["/"] = api.other.answers["/"] = pieces
+    for more in ({"auth": "MINE"}, {}):  # it may remember what an earlier request told it
+        result = await api.send(api.server.url("/"), headers=asked, **more)
+        assert result.status == "ok"
+        assert VALUE[3:] not in result.text.replace(VALUE, "")
+        heard = api.server.heard[-1].headers
+        assert {"range", "if_range", "a-im", "x-ms-range"}.isdisjoint(heard)
+        assert (heard["accept-encoding"], heard["x-a"]) == ("identity", "b")
+    assert "206 Partial Content" in (await api.send(api.other.url("/"), headers=asked)).text
+
+
+@pytest.mark.requirement("S7")
+@pytest.mark.parametrize(
+    ("status", "headers", "why"),
+    [
+        ("206 Partial Content", (), "piece"),
+        ("226 IM Used", (), "piece"),
+        ("200 OK", ("Content-Range: bytes 0-3/9",), "piece"),
+        ("200 OK", ("Content-Type: Multipart/ByteRanges; boundary=x",), "piece"),
+        ("404 Not Found", ("Content-Encoding: br",), "compressed"),
+        ("200 OK", ("Content-Encoding: gzip",), "compressed"),
+    ],
+)
+async def test_a_piece_that_the_host_of_a_secret_sends_unasked_is_refused(
+    api: Api, status: str, headers: tuple[str, ...], why: str
+) -> None:
+    kind = "" if "Type" in "".join(headers) else "text/plain"
+    api.server.answers["/"] = response(VALUE[:8], kind, status, headers)
+    for tool, rest in (("http_request", {"method": "GET", "auth": "MINE"}), ("web_fetch", {})):
+        result = await api.bench.call(tool, url=api.server.url("/"), **rest)
+        assert (result.status, VALUE[:4] in result.text) == ("error", False)
+        assert why in result.text

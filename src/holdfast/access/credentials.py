@@ -14,7 +14,7 @@ from holdfast.config.settings import SecretUse
 from holdfast.errors import UsageError
 from holdfast.policy.urls import may_have_secret
 from holdfast.protocol.traffic import StandIn
-from holdfast.sandbox.proxy_heads import same
+from holdfast.sandbox.whole import same
 
 _MARK = "holdfast-placeholder-"
 """The beginning of each placeholder."""
@@ -61,6 +61,11 @@ class Credentials(msgspec.Struct, frozen=True):
             raise UsageError(f"The settings let no host have a secret {name}. Secrets with hosts: {known}.")
         value = self.value_of(name)
         return Credential(name, use.header, use.format.replace("{}", value), value, use.hosts)
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Return all hosts that may know a secret."""
+        return tuple(host for use in self.uses.values() for host in use.hosts)
 
     def stand_ins(self) -> tuple[tuple[str, StandIn], ...]:
         """Return, for each secret with a variable, hosts and a value, that variable and what stands for the secret in

@@ -34,11 +34,11 @@ from holdfast.sandbox.proxy_heads import (
     outgoing,
     read,
     refusal,
-    same,
 )
 from holdfast.sandbox.proxy_secrets import Finding, Hiding, Misplaced, with_secrets
 from holdfast.sandbox.proxy_streams import Plain, secured
 from holdfast.sandbox.proxy_tls import Certificates, trusting
+from holdfast.sandbox.whole import same
 
 _CHUNK_BYTES = 64 << 10
 _HELD_BYTES = 64 << 10

@@ -14,6 +14,7 @@ from holdfast.policy.urls import Target
 from holdfast.protocol.allowed import plain_host, split_port
 from holdfast.protocol.traffic import TUNNEL
 from holdfast.sandbox.proxy_bodies import Length, Unreadable
+from holdfast.sandbox.whole import Headers, same, why_not_whole
 
 MAX_HEAD_BYTES = 32 << 10
 MAX_HEADERS = 100
@@ -39,9 +40,6 @@ _OF_A_CONNECTION = frozenset(
 """Headers of a response that are not sent on."""
 _OF_A_BODY = frozenset({"content-length", "transfer-encoding", "trailer"})
 _WITHOUT_BODY = (204, 304)
-_PARTIAL = 206
-
-Headers = tuple[tuple[str, str], ...]
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -99,11 +97,6 @@ def read(head: bytes, within: Target | None = None) -> Head:
     return Head(method, url, path, kept, length, minor, hosts[0] if hosts else "")
 
 
-def same(name: str) -> str:
-    """Return a header's name in the form in which servers compare it: many take `_` for `-`."""
-    return name.lower().replace("_", "-")
-
-
 def names_another(head: Head, target: Target) -> bool:
     """Return whether the header of a request names another host than its address, which leads to a target."""
     name, port = split_port(head.host)
@@ -159,21 +152,17 @@ def framed(answer: Answer, method: str, minor: int) -> tuple[Answer, Length]:
     """
     lengths = {value for name, value in answer.headers if name.lower() == "content-length"}
     codings = [value.lower() for name, value in answer.headers if name.lower() == "transfer-encoding"]
-    encodings = [value.lower() for name, value in answer.headers if name.lower() == "content-encoding"]
     kept = tuple((name, value) for name, value in answer.headers if name.lower() not in _OF_A_BODY)
     plain = msgspec.structs.replace(answer, headers=kept)
-    if answer.status == _PARTIAL or any(name.lower() == "content-range" for name, _ in answer.headers):
-        raise Unreadable(502, "The server sent a piece of its response. A secret may be cut by it.")
+    has_body = method != "HEAD" and answer.status not in _WITHOUT_BODY and answer.status >= 200
+    if why := why_not_whole(answer.status, answer.headers, has_body=has_body):
+        raise Unreadable(502, why)
     if len(lengths) > 1 or not all(map(_LENGTH.fullmatch, lengths)):
         raise Unreadable(502, "The server does not say plainly how long its response is.")
     told = tuple(("Content-Length", length) for length in lengths)
-    if method == "HEAD" or answer.status in _WITHOUT_BODY or answer.status < 200:
+    if not has_body:
         return msgspec.structs.replace(plain, headers=(*kept, *told)), 0
-    is_chunked = codings == ["chunked"]
-    forms = [*encodings, *(() if is_chunked else codings)]
-    if any(form not in ("", "identity") for form in forms):
-        raise Unreadable(502, "The server compressed its response, in which a secret may be.")
-    if is_chunked:
+    if codings == ["chunked"]:
         own = (("Transfer-Encoding", "chunked"),) if minor else ()
         return msgspec.structs.replace(plain, headers=(*kept, *own)), "chunks"
     return msgspec.structs.replace(plain, headers=(*kept, *told)), int(*lengths) if lengths else "close"

@@ -16,15 +16,14 @@ from holdfast.policy.urls import may_have_secret, target_of
 from holdfast.protocol.allowed import host_is_allowed
 from holdfast.protocol.traffic import StandIn
 from holdfast.redact import spellings_of
-from holdfast.sandbox.proxy_heads import Head, same
+from holdfast.sandbox.proxy_heads import Head
+from holdfast.sandbox.whole import asking_for_all, same
 
 _BASIC = "basic "
 _NO_PASSWORDS = ("", "x-oauth-basic")
 """What programs send as the password when the secret is the user."""
 _ALONE = re.compile(r'(?:[A-Za-z][A-Za-z-]{0,30}[ \t]+)?(?:[A-Za-z][A-Za-z_-]{0,30}=)?("?)\{\}\1')
 """What may be around a mark: the name of a scheme, and the name of a parameter."""
-_DROPPED = frozenset({"accept-encoding", "a-im", "range", "if-range", "request-range", "x-ms-range"})
-"""With these, a response could bring a secret back compressed or in pieces, where nobody finds it."""
 
 
 class Misplaced(Exception):
@@ -67,8 +66,7 @@ def with_secrets(head: Head, stand_ins: Sequence[StandIn]) -> tuple[Head, tuple[
         if each.mark in text:
             raise Misplaced(each)
     if at_home and not head.is_tunnel:
-        headers = [(name, value) for name, value in headers if same(name) not in _DROPPED]
-        headers.append(("Accept-Encoding", "identity"))
+        headers = [*asking_for_all(headers)]
     return replace(head, headers=tuple(headers)), tuple(at_home)
 
 

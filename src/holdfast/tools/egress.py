@@ -20,8 +20,10 @@ from yarl import URL
 from holdfast.access.credentials import Credential, with_credential
 from holdfast.policy.addresses import refusal
 from holdfast.policy.urls import Target, target_of, url_problem
+from holdfast.protocol.allowed import host_is_allowed
 from holdfast.protocol.ports import Check
 from holdfast.sandbox.names import Lookup
+from holdfast.sandbox.whole import asking_for_all, why_not_whole
 
 MAX_BODY_BYTES = 5 << 20
 MAX_REDIRECTS = 5
@@ -79,6 +81,10 @@ class Reach(msgspec.Struct, frozen=True):
     check: Check
     lookup: Lookup
     """Resolves names."""
+    secret_hosts: Sequence[str] = ()
+    """The hosts that may know a secret, and may bring it back in any response. They are asked for plain and whole
+    ones.
+    """
 
 
 async def exchange(request: Request, reach: Reach, wants: Callable[[Response], bool]) -> Response:
@@ -108,6 +114,8 @@ async def _sent(request: Request, reach: Reach, wants: Callable[[Response], bool
         raise NoResponse(f"Refused by policy: {problem[1]}")
     target = target_of(request.url)
     guard = _Guard(reach, target)
+    knows_secret = host_is_allowed(target.host, target.port, reach.secret_hosts)
+    sent = with_credential(request.headers, request.credential, request.url)
     try:
         async with (
             aiohttp.ClientSession(
@@ -121,7 +129,7 @@ async def _sent(request: Request, reach: Reach, wants: Callable[[Response], bool
             session.request(
                 request.method,
                 _url(request.url, target),
-                headers=with_credential(request.headers, request.credential, request.url),
+                headers=dict(asking_for_all(sent.items())) if knows_secret else sent,
                 data=request.body,
                 allow_redirects=False,
             ) as response,
@@ -129,6 +137,10 @@ async def _sent(request: Request, reach: Reach, wants: Callable[[Response], bool
             headers = {name.lower(): response.headers[name] for name in response.headers}  # the first of each
             url = request.url.partition("#")[0]
             got = Response(response.status, url, headers)
+            has_body = request.method != "HEAD"
+            why = why_not_whole(got.status, response.headers.items(), has_body=has_body)
+            if knows_secret and why:
+                raise NoResponse(why)
             if request.method == "HEAD" or _leads_on(got) or not wants(got):
                 return got
             body, is_cut = await _body(response.content, headers.get("content-encoding", ""))

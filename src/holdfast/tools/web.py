@@ -84,12 +84,12 @@ class Web(msgspec.Struct, frozen=True):
         from holdfast.tools.egress import NoResponse, Reach, exchange
 
         hosts = context.policy.allowed_hosts if allowed is None else allowed
+        secret_hosts = () if self.credentials is None else self.credentials.hosts
         limit_s = min(limit_s, context.timeout_s, context.idle_s)
         try:
             async with asyncio.timeout(limit_s):
-                return await exchange(
-                    request, Reach(hosts, context.check, self.lookup or system_lookup), wants
-                )
+                lookup = self.lookup or system_lookup
+                return await exchange(request, Reach(hosts, context.check, lookup, secret_hosts), wants)
         except NoResponse as error:
             return RawResult("error", str(error), error.detail)
         except TimeoutError:
