@@ -176,10 +176,17 @@ WALLS = (
         "tests/tools/test_own_places.py",
     ),
     Mutation(
+        "git prunes a working tree because it is not shown",
+        _BUILDS,
+        "*trees_elsewhere(look.fixed, (*rules.writable, *rules.readable)))",
+        ")",
+        _PLACES_OF_GIT,
+    ),
+    Mutation(
         "what others do in other worktrees is taken back",
         "tools/fencing.py",
-        '() if backend == "landlock" else look.lists)',
-        "look.lists)",
+        'if backend != "landlock":\n            whole',
+        "if backend:\n            whole",
         _PLACES_OF_GIT,
     ),
     Mutation(

@@ -235,6 +235,26 @@ async def test_what_others_do_in_other_worktrees_meanwhile_stays(tmp_path: Path,
     assert [sh(top.parent / tree, STATE) for tree in trees] == before
 
 
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_no_worktree_is_pruned_because_it_is_not_shown(tmp_path: Path, backend: Backend) -> None:
+    workspace, top = made(tmp_path / "place", "a repository with a worktree elsewhere")
+    tree = top.parent / "tree"
+    sh(tree, "echo s > s.txt; git add s.txt")
+    sh(top, "git worktree add -q --detach within")
+    before = sh(tree, STATE), sh(top / "within", STATE)
+    fences, processes = (
+        Fences(OwnPlaces(), "/home/nobody", backend, traces=Traces()),
+        Processes(await sandbox_of(backend)),
+    )
+    try:
+        ended = await ran(fences, processes, backend, workspace, top, "git worktree prune; git worktree list")
+    finally:
+        await processes.aclose()
+    assert (ended.exit_code, ended.put_right.changed) == (0, ()), ended.output
+    assert (sh(tree, STATE), sh(top / "within", STATE)) == before
+
+
 FATAL = {
     "another worktree's repository": "echo ../../../x > $G/worktrees/c/commondir",
     "another worktree's place": "echo /x/.git > $G/worktrees/c/gitdir",

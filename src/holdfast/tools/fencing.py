@@ -35,7 +35,7 @@ from holdfast.tools.aside import seen, there
 from holdfast.tools.baseline import older
 from holdfast.tools.blocking import Refused, in_thread
 from holdfast.tools.folders import ADVICE, GIT, NO_COMMANDS, Folder, Folders, deep_in_git, fixed
-from holdfast.tools.git_folders import OF_OTHERS
+from holdfast.tools.git_folders import OF_OTHERS, trees_elsewhere
 from holdfast.tools.git_identity import git_identity
 from holdfast.tools.git_made import is_loose
 from holdfast.tools.kept import keep, opened
@@ -251,9 +251,12 @@ class Fences:
 
     def _filled(self, rules: Fence, look: _Look, backend: Backend) -> Fence:
         """Return the rules with what is masked and protected now, under each of its names."""
-        # What is put back afterwards is lost, and others work in these meanwhile.
-        own = self._own
-        fence = _filled(rules, look, own.homes, () if backend == "landlock" else look.lists)
+        own, whole = self._own, tuple[str, ...]()
+        # What is put back afterwards is lost, and others work in these meanwhile. Under Landlock git sees that a tree
+        # is there.
+        if backend != "landlock":
+            whole = (*look.lists, *trees_elsewhere(look.fixed, (*rules.writable, *rules.readable)))
+        fence = _filled(rules, look, own.homes, whole)
         masked = (path for path in fence.masked if path in own.keys or path not in own.homes)
         # The files of an installed Holdfast have other names in the cache of what installed it.
         ours = {*map(os.path.realpath, (*OURS, *libraries()))}

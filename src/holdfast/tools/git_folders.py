@@ -4,18 +4,20 @@
 """
 
 # Pathlib makes an object for each name.
-# ruff: noqa: PTH118
+# ruff: noqa: PTH118, PTH119, PTH120, PTH123
 
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 
-from holdfast.policy.paths import is_inside
+from holdfast.policy.paths import is_inside, is_within
 from holdfast.policy.protected import fixed_places
 
 OF_OTHERS = ("modules", "worktrees")
 """Folders with git folders of their own: those of submodules, and of linked working trees."""
+_MOST_BYTES = 5_000
 _CONTROLLING = frozenset(fixed_places(".git", is_folder=True)) | {(name,) for name in OF_OTHERS}
 
 
@@ -47,6 +49,31 @@ def is_repository(folder: str) -> bool:
     """Return whether git takes a folder for a repository now, or would if it looked less closely."""
     names = [name for name in ("HEAD", "objects", "refs") if os.path.lexists(os.path.join(folder, name))]
     return len(names) == 3 or ("HEAD" in names and os.path.lexists(os.path.join(folder, "commondir")))
+
+
+def trees_elsewhere(places: Iterable[str], shown: Collection[str]) -> Iterator[str]:
+    """Yield the folders of linked working trees that a process does not see. Its git takes them for gone, and would
+    remove what a repository has of them.
+
+    Args:
+        places: What controls git. Each such folder has a file `gitdir` that names the tree.
+        shown: What the process sees.
+    """
+    for path in places:
+        folder, name = os.path.split(path)
+        if name == "gitdir" and os.path.basename(os.path.dirname(folder)) == OF_OTHERS[1]:
+            entry = os.path.realpath(os.path.join(folder, _line(path)))
+            if os.path.lexists(entry) and not is_within(shown, entry):
+                yield folder
+
+
+def _line(path: str) -> str:
+    """Return the first line of a short file; empty if it cannot be read."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with suppress(OSError), open(os.open(path, flags), "rb") as file:
+        line = os.fsdecode(file.readline(_MOST_BYTES)).rstrip("\n")
+        return line if "\0" not in line else ""
+    return ""
 
 
 def _has_working_trees(folder: str) -> bool:
