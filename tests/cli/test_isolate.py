@@ -128,6 +128,18 @@ def test_a_discarded_copy_is_gone_and_the_session_goes_on_in_a_new_one(cli: Cli,
     assert [*(cli.folder / "home.copies").iterdir()] == []
 
 
+def test_a_copy_that_is_too_deep_to_be_compared_changes_no_outcome_and_can_be_discarded(cli: Cli) -> None:
+    done = run(cli, f"mkdir -p {'/'.join('a' * 150)}")
+    shown = cli("show", "cli:try")
+    for ended in (done, shown):
+        assert (ended.code, "has more than 100 folders in each other" in ended.err) == (0, True), ended.err
+        assert "holdfast discard" in ended.err
+    assert cli("show", "cli:try", "--diff").code == 2
+    assert cli("accept", "cli:try").code == 2
+    assert cli("discard", "cli:try").code == 0
+    assert not list((cli.folder / "home.copies").iterdir())
+
+
 def test_a_copy_is_not_accepted_while_its_run_is_open(cli: Cli, work: Path) -> None:
     model = cli.model(calls("shell", command="sh any.sh"), says("Done."))
     asked = cli("run", "try it", "-m", model, "-s", "cli:try", "--isolate", "--approve-by", "wait")

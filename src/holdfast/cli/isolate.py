@@ -212,6 +212,26 @@ async def copy_diffs(home: Home, store: Store, found: Waiting, workspaces: set[s
     return await asyncio.to_thread(differences, workshop, found, redact)
 
 
+async def tell_copy(home: Home, store: Store, folder: str, session: str, *, is_open: bool) -> None:
+    """Tell what waits in the copy of a session, if it works in one. What cannot be found out changes no outcome.
+
+    Args:
+        home: The home.
+        store: Its open store.
+        folder: Where the session works.
+        session: The session.
+        is_open: Whether its run goes on.
+    """
+    try:
+        found = await waiting_copy(home, store, folder)
+    except UsageError as error:
+        tell(neutral(error.message))
+        tell(["The copy waits:  ", _discarding(session)])
+        return
+    for line in waiting_lines(session, found, is_open=is_open) if found is not None else ():
+        tell(line)
+
+
 def waiting_lines(session: str, found: Waiting, *, is_open: bool) -> Iterator[Line]:
     """Return which files changed in a copy, and the commands that decide about them.
 

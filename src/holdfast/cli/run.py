@@ -331,11 +331,9 @@ async def work(app: App, state: State, settings: Settings, output: Output, detai
 async def _tell_copy(app: App, state: State, settings: Settings) -> None:
     """Tell what changed in the copy of the workspace, if the run works in one."""
     if settings.tools.copy_of and app.home is not None:
-        isolate = import_module(_ISOLATE)
-        found = await isolate.waiting_copy(app.home, app.store, settings.tools.workspace)
+        isolate, folder = import_module(_ISOLATE), settings.tools.workspace
         is_open = open_run(state) is not None
-        for line in isolate.waiting_lines(state.session, found, is_open=is_open) if found is not None else ():
-            tell(line)
+        await isolate.tell_copy(app.home, app.store, folder, state.session, is_open=is_open)
 
 
 async def what_came_of(app: App, rest: Rest) -> Result[Any]:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.diffs import show_diff
-from holdfast.cli.isolate import tell_lost, waiting_copy, waiting_lines
+from holdfast.cli.isolate import tell_copy, tell_lost
 from holdfast.cli.options import HomeFlag, JsonFlag, SessionName, home_of
 from holdfast.cli.reading import read_session, reading
 from holdfast.cli.terminal import columns, say, say_json, tell
@@ -123,11 +123,9 @@ async def show_view(home: Home, name: str, view: str = "", number: int = 0, *, i
 
 async def _tell_copy(home: Home, store: Store, session: StoredSession) -> None:
     """Tell what waits in the copy of the workspace, if the session works in one."""
-    waits = await waiting_copy(home, store, session.row.workspace)
-    tell_lost(home, session.row.workspace, session.row.session)
-    if waits is not None:
-        for line in waiting_lines(session.row.session, waits, is_open=session.row.status in OPEN_STATUSES):
-            tell(line)
+    folder, name = session.row.workspace, session.row.session
+    tell_lost(home, folder, name)
+    await tell_copy(home, store, folder, name, is_open=session.row.status in OPEN_STATUSES)
 
 
 async def _show_events(store: Journals, session: StoredSession, is_json: bool) -> None:
