@@ -52,7 +52,7 @@ async def _row(driving: Driving, call: str, service: str, rates: tuple[tuple[str
     store = driving.store
 
     async def ask(number: int) -> None:
-        assert await store.may_call(_outgoing(driving, service, number, rates)) is None
+        assert (await store.may_call(_outgoing(driving, service, number, rates))).later is None
 
     async def commit(number: int) -> None:
         await driving.commit(MessageReceived("ended"))

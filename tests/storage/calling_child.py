@@ -31,7 +31,7 @@ async def call(home: Path, number: int) -> None:
         await store.renew([driving.lease], LEASE_MS)
         match line.strip():
             case "ask":
-                later = await store.may_call(Outgoing(NAME, Draw(caller, 0, 60_000, ()), RULES))
+                later = (await store.may_call(Outgoing(NAME, Draw(caller, 0, 60_000, ()), RULES))).later
                 print(later.why if later is not None else "call", flush=True)
             case "works":
                 await store.ended(CallEnded(caller, NAME, "works", rules=RULES))

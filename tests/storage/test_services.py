@@ -21,7 +21,7 @@ from holdfast.storage import services
 from holdfast.storage.home import connect
 from holdfast.storage.sqlite import SqliteStore
 from holdfast.testing.clock import JumpingClock
-from holdfast.testing.conformance_services import COOLDOWN_S, NAME, fail
+from holdfast.testing.conformance_services import COOLDOWN_S, NAME, asked, fail
 from holdfast.testing.driving import TERM_MS, Driving, drive
 
 CHILD = Path(__file__).with_name("calling_child.py")
@@ -54,7 +54,7 @@ def heard(process: Child) -> str:
     return process.stdout.readline().strip()
 
 
-def asked(children: list[Child]) -> dict[str, list[Child]]:
+def all_asked(children: list[Child]) -> dict[str, list[Child]]:
     """Let all ask at once. Return who got which answer."""
     for each in children:
         tell(each, "ask")
@@ -79,12 +79,12 @@ def test_of_four_processes_exactly_one_probes_also_when_it_is_killed(tmp_path: P
         for _ in range(3):
             done(children[0], "fails")
         for round_ in range(30):
-            found = asked(children)
+            found = all_asked(children)
             while "open" in found:  # the cooldown is a millisecond
                 assert "call" not in found or len(found["call"]) == 1
                 if "call" in found:
                     break
-                found = asked(children)
+                found = all_asked(children)
             (probe,) = found["call"]
             if round_ % 10 < 9:
                 done(probe, "fails")
@@ -93,10 +93,10 @@ def test_of_four_processes_exactly_one_probes_also_when_it_is_killed(tmp_path: P
             children.remove(probe)
             found = {}
             while "call" not in found:  # until its lease has ended
-                found = asked(children)
+                found = all_asked(children)
             (probe,) = found["call"]
             done(probe, "fails" if round_ < 29 else "works")
-        assert set(asked(children)) == {"call"}
+        assert set(all_asked(children)) == {"call"}
 
 
 @pytest.mark.requirement("A13")
@@ -110,7 +110,7 @@ async def test_circuit_concurrent_safety(tmp_path: Path) -> None:
     answers: list[str] = []
 
     async def ask(number: int, tasks: int) -> None:
-        calls = [store.may_call(an_outgoing(driving, f"{number}.{task}")) for task in range(tasks)]
+        calls = [asked(store, an_outgoing(driving, f"{number}.{task}")) for task in range(tasks)]
         answers.extend([later.why if later is not None else "call" for later in await asyncio.gather(*calls)])
 
     threads = [threading.Thread(target=asyncio.run, args=(ask(number, 5),)) for number in range(64)]
@@ -133,7 +133,7 @@ async def test_so_many_calls_at_once_never_get_more_than_there_is(tmp_path: Path
     store = SqliteStore.open(tmp_path, clock=JumpingClock())
     driving = await drive(store)
     rate = Rate(requests_per_minute=600, concurrent=50, burst_ms=1_000)
-    calls = [store.may_call(an_outgoing(driving, f"m{number}", home=rate)) for number in range(60)]
+    calls = [asked(store, an_outgoing(driving, f"m{number}", home=rate)) for number in range(60)]
     answers = Counter([later.why if later is not None else "call" for later in await asyncio.gather(*calls)])
     assert answers == {"call": 10, "requests": 50}
     await store.aclose()

@@ -7,10 +7,13 @@ from typing import NamedTuple
 
 from holdfast.core.circuits import after_call, aged, ask
 from holdfast.core.rates import corrected, decide_draw
-from holdfast.protocol.circuits import CallEnded, Caller, Circuit, Later
+from holdfast.protocol.circuits import CallEnded, Caller, Circuit, CircuitState, Later
 from holdfast.protocol.moments import Moment
 from holdfast.protocol.rates import Allowance, Drawn, Place
 from holdfast.protocol.services import Outgoing
+
+STORED_MS = 50
+"""A session that may be the probe once it is stored asks again after this time. Its wait is what stores it."""
 
 
 class Decided(NamedTuple):
@@ -21,6 +24,13 @@ class Decided(NamedTuple):
     """The circuit after the question; None if nothing ever failed."""
     drawn: Drawn | None
     """None: the call was not compared with any rate."""
+
+    def met(self, caller: Caller) -> CircuitState:
+        """Return the circuit as this caller meets it: `half_open` only if its call is the probe."""
+        if self.circuit is None or not self.circuit.is_open:
+            return "closed"
+        is_mine = self.circuit.probe is not None and self.circuit.probe.caller == caller
+        return "half_open" if is_mine and self.later is None else "open"
 
 
 def decide(
@@ -47,6 +57,9 @@ def decide(
         asked, later = ask(
             circuit, draw.caller, now, outgoing.rules, draw.limit_ms, is_probe_alive=is_probe_alive
         )
+        if later is None and asked.is_open and not is_alive(draw.caller):
+            # Others would take the probe of a session that is not stored yet for that of a dead process.
+            later, asked = Later("probing", circuit.name, STORED_MS, circuit.reason), aged(circuit, now)
         if later is not None:
             return Decided(later, asked, None)
     if not draw.rates:

@@ -60,6 +60,13 @@ def reserve(connection: sqlite3.Connection, claim: Claim) -> Claimed:
     return claimed
 
 
+def give_back(connection: sqlite3.Connection, claim: Claim) -> None:
+    """Free what the attempt of a claim has reserved: it does not begin now. The last pass keeps what it has."""
+    connection.execute(
+        "DELETE FROM reservations WHERE session = ? AND key = ?", (claim.attempt.session, claim.attempt.key)
+    )
+
+
 def free(connection: sqlite3.Connection, session: str, but: Sequence[str]) -> None:
     """Free what a session has reserved under other keys than these."""
     kept = ", ".join("?" * len(but))

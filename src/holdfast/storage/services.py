@@ -15,10 +15,12 @@ import msgspec
 
 from holdfast.core.circuits import aged
 from holdfast.core.outgoing import allowances_after, circuit_after, decide
-from holdfast.protocol.circuits import CallEnded, Caller, Circuit, Later
+from holdfast.protocol.budgets import Claim, Claimed
+from holdfast.protocol.circuits import CallEnded, Caller, Circuit
 from holdfast.protocol.moments import Moment
 from holdfast.protocol.rates import Allowance, Place
-from holdfast.protocol.services import Outgoing
+from holdfast.protocol.services import Answer, Outgoing
+from holdfast.storage import budgets
 from holdfast.storage.reads import Term
 
 T = TypeVar("T")
@@ -47,8 +49,26 @@ def is_clear(connection: sqlite3.Connection, name: str) -> bool:
     return circuit is None or not (circuit.is_open or circuit.asked_ms)
 
 
-def may_call(connection: sqlite3.Connection, outgoing: Outgoing, now: Moment) -> Later | None:
+def may_call(
+    connection: sqlite3.Connection, outgoing: Outgoing, now: Moment, claim: Claim | None = None
+) -> Answer:
     """Do what `Services.may_call` says."""
+    claimed: Claimed | None = None
+    if claim is not None:
+        # Most claims are granted. If the call has to wait, its money is given back.
+        claimed = budgets.reserve(connection, claim)
+        if claimed.short is not None:
+            return Answer(claimed=claimed)
+    answer = _may_call(connection, outgoing, now)
+    if claim is None:
+        return answer
+    if answer.later is not None:
+        budgets.give_back(connection, claim)
+        return answer
+    return msgspec.structs.replace(answer, claimed=claimed)
+
+
+def _may_call(connection: sqlite3.Connection, outgoing: Outgoing, now: Moment) -> Answer:
 
     def is_alive(caller: Caller) -> bool:
         found = connection.execute(_TERM, (caller.session, caller.epoch)).fetchone()
@@ -66,7 +86,8 @@ def may_call(connection: sqlite3.Connection, outgoing: Outgoing, now: Moment) ->
         _put(connection, [*map(_of_allowance, drawn.allowances), *map(_of_place, drawn.places)])
         if drawn.gone:
             connection.executemany(_DROP, [(_place_name(each),) for each in drawn.gone])
-    return decided.later
+    reason = circuit.reason if circuit is not None else ""
+    return Answer(decided.later, decided.met(outgoing.draw.caller), reason)
 
 
 def ended(connection: sqlite3.Connection, calls: Iterable[CallEnded], now: Moment) -> None:

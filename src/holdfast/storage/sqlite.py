@@ -18,7 +18,7 @@ from typing import TypeVar
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.errors import StorageError, StorageLocked
 from holdfast.protocol.budgets import Balance, Bucket, Claim, Claimed
-from holdfast.protocol.circuits import CallEnded, Circuit, Later
+from holdfast.protocol.circuits import CallEnded, Circuit
 from holdfast.protocol.codec import Selected, StoredRecord
 from holdfast.protocol.moments import Moment
 from holdfast.protocol.ports import Blobs, Clock
@@ -38,7 +38,7 @@ from holdfast.protocol.rows import (
     Sought,
     Verified,
 )
-from holdfast.protocol.services import Outgoing
+from holdfast.protocol.services import FREE, Answer, Outgoing
 from holdfast.protocol.spending import Amounts, Line
 from holdfast.storage import budgets, deletion, fsck, reads, services, writes
 from holdfast.storage.blobs import YOUNG_MS, FileBlobs
@@ -236,16 +236,15 @@ class SqliteStore:
     async def balances(self, buckets: Sequence[Bucket]) -> Sequence[Balance]:
         return await self._ask(lambda connection: budgets.balances(connection, buckets))
 
-    async def may_call(self, outgoing: Outgoing) -> Later | None:
+    async def may_call(self, outgoing: Outgoing, claim: Claim | None = None) -> Answer:
         self._check_open()
         # Reading one row takes a few microseconds, which another thread could not save.
-        if not outgoing.draw.rates and self._answer(
-            lambda connection: services.is_clear(connection, outgoing.circuit)
-        ):
-            return None
+        if not outgoing.draw.rates and claim is None:
+            if self._answer(lambda connection: services.is_clear(connection, outgoing.circuit)):
+                return FREE
         # As for `reserve`: the commit that starts the attempt follows.
         return await self._writer.do(
-            lambda connection: services.may_call(connection, outgoing, self._now()), is_synced=False
+            lambda connection: services.may_call(connection, outgoing, self._now(), claim), is_synced=False
         )
 
     async def ended(self, *calls: CallEnded) -> None:

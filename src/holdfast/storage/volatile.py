@@ -29,7 +29,7 @@ from holdfast.protocol.budgets import (
     counts_in,
     reserved_in,
 )
-from holdfast.protocol.circuits import CallEnded, Caller, Circuit, Later
+from holdfast.protocol.circuits import CallEnded, Caller, Circuit
 from holdfast.protocol.codec import FIRST_LINK, Selected, StoredRecord, UnreadableEvent, decode
 from holdfast.protocol.ids import (
     is_session_id,
@@ -55,7 +55,7 @@ from holdfast.protocol.rows import (
     Stretch,
     Verified,
 )
-from holdfast.protocol.services import Outgoing
+from holdfast.protocol.services import Answer, Outgoing
 from holdfast.protocol.spending import LOST, Amounts, Line
 from holdfast.storage.approvals import approval_row
 from holdfast.storage.blobs import attached_in, gone
@@ -457,8 +457,15 @@ class VolatileStore:
         for name in mine:
             del self._reserved[name]
 
-    async def may_call(self, outgoing: Outgoing) -> Later | None:
-        return self._services.may_call(outgoing)
+    async def may_call(self, outgoing: Outgoing, claim: Claim | None = None) -> Answer:
+        claimed = await self.reserve(claim) if claim is not None else None
+        if claimed is not None and claimed.short is not None:
+            return Answer(claimed=claimed)
+        answer = self._services.may_call(outgoing)
+        if claim is not None and answer.later is not None:
+            self._reserved.pop((claim.attempt.session, claim.attempt.key), None)
+            return answer
+        return msgspec.structs.replace(answer, claimed=claimed) if claimed is not None else answer
 
     async def ended(self, *calls: CallEnded) -> None:
         self._services.ended(calls)

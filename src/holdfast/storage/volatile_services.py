@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 
 from holdfast.core.circuits import aged
 from holdfast.core.outgoing import allowances_after, circuit_after, decide
-from holdfast.protocol.circuits import CallEnded, Caller, Circuit, Later
+from holdfast.protocol.circuits import CallEnded, Caller, Circuit
 from holdfast.protocol.moments import Moment
 from holdfast.protocol.ports import Clock
 from holdfast.protocol.rates import Allowance, Place
-from holdfast.protocol.services import Outgoing
+from holdfast.protocol.services import Answer, Outgoing
 
 
 class VolatileServices:
@@ -25,7 +25,7 @@ class VolatileServices:
         self._places: dict[tuple[str, str], Place] = {}
         """By session and key."""
 
-    def may_call(self, outgoing: Outgoing) -> Later | None:
+    def may_call(self, outgoing: Outgoing) -> Answer:
         """Do what `Services.may_call` says."""
         circuit, places = self._circuits.get(outgoing.circuit), [*self._places.values()]
         decided = decide(outgoing, circuit, self._allowances, places, self._now(), self._is_alive)
@@ -36,7 +36,8 @@ class VolatileServices:
                 del self._places[caller.session, caller.key]
             self._allowances |= {each.name: each for each in decided.drawn.allowances}
             self._places |= {(each.caller.session, each.caller.key): each for each in decided.drawn.places}
-        return decided.later
+        reason = circuit.reason if circuit is not None else ""
+        return Answer(decided.later, decided.met(outgoing.draw.caller), reason)
 
     def ended(self, calls: Iterable[CallEnded]) -> None:
         """Do what `Services.ended` says."""

@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.errors import StorageFull
 from holdfast.protocol.budgets import Balance, Bucket, Claim, Claimed
-from holdfast.protocol.circuits import CallEnded, Circuit, Later
+from holdfast.protocol.circuits import CallEnded, Circuit
 from holdfast.protocol.codec import Selected, StoredRecord
 from holdfast.protocol.ports import Blobs, Store
 from holdfast.protocol.rows import (
@@ -32,7 +32,7 @@ from holdfast.protocol.rows import (
     Sought,
     Verified,
 )
-from holdfast.protocol.services import Outgoing
+from holdfast.protocol.services import Answer, Outgoing
 from holdfast.protocol.spending import Amounts, Line
 
 T = TypeVar("T")
@@ -178,7 +178,9 @@ class FaultyStore:
     async def balances(self, buckets: Sequence[Bucket]) -> Sequence[Balance]:
         return await self.pass_on(lambda: self.inner.balances(buckets))
 
-    async def may_call(self, outgoing: Outgoing) -> Later | None:
+    async def may_call(self, outgoing: Outgoing, claim: Claim | None = None) -> Answer:
+        if claim is not None:
+            return await self._committed(lambda: self.inner.may_call(outgoing, claim))
         return await self.pass_on(lambda: self.inner.may_call(outgoing))
 
     async def ended(self, *calls: CallEnded) -> None:
