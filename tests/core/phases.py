@@ -128,6 +128,7 @@ EXAMPLES: dict[type[e.Event], e.Event] = {
             request=request(rest=(Fresh("u", 2, ('{"role":"user","text":"', 2, Enclosed("b", 9), '"}')),)),
         ),
         e.ModelCallUnready("m9", Failure("provider_unready", "No key is set."), 7),
+        e.CircuitChanged("openai:m#3f9a1c", "open", "It is down."),
         e.ModelCallUnaffordable("m9", "cost", "Too much.", 1_000),
         e.Responded(
             "m1",

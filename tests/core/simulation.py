@@ -66,7 +66,16 @@ from holdfast.protocol.hooks import HOOK_EVENTS, Hook, HookAnswer
 from holdfast.protocol.kinds import Kinds
 from holdfast.protocol.messages import ModelReply, Text, ToolCall, ToolResult, Usage, calls_of
 from holdfast.protocol.notify import NOTIFY_ABOUT, Notified
-from holdfast.protocol.outcomes import Built, Lost, ModelCut, ModelFailure, Probed, Unaffordable, Unready
+from holdfast.protocol.outcomes import (
+    Built,
+    CircuitMet,
+    Lost,
+    ModelCut,
+    ModelFailure,
+    Probed,
+    Unaffordable,
+    Unready,
+)
 from holdfast.protocol.plan import PlanUpdate, Step
 from holdfast.protocol.request import Request
 from holdfast.protocol.tools import (
@@ -321,7 +330,11 @@ class Simulation:
             if isinstance(step, PrepareRequest) and self.state.prompt.due and self.pick((True, False)):
                 return Finding(step, Built((), f"prompt {self.state.seq}", self.pick(("", "tools"))))
             gone = Failure("provider_unready", "It is gone.")
-            unready = Unready(gone, self.pick((0, self.now_ms + 5_000)))
+            unready = Unready(gone, self.pick((0, self.now_ms + 5_000)), self.pick(("", "openai:m#1")))
+            if isinstance(step, PrepareRequest) and self.pick((True, *[False] * 9)):
+                known = self.state.models.circuits.get("openai:m#1", "closed")
+                after: Any = {"closed": "open", "open": "half_open", "half_open": "closed"}[known]
+                return Finding(step, CircuitMet("openai:m#1", after, "It is down."))
             sized = [self._request(step, size) for size in [1_000] * 12 + [900_000]]
             compacted = e.ContextCompacted(
                 "full", ((1, 2),), self.state.seq + 1, (e.ViewPart("head", "Some are left out."),), "data",

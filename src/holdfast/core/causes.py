@@ -8,7 +8,16 @@ from holdfast.core.state import State
 from holdfast.core.wanted import Prepare
 from holdfast.protocol.commands import Command
 from holdfast.protocol.events import ContextCompacted, SummaryDiscarded
-from holdfast.protocol.outcomes import AttemptResult, BudgetNear, Built, Lost, Probed, Unaffordable, Unready
+from holdfast.protocol.outcomes import (
+    AttemptResult,
+    BudgetNear,
+    Built,
+    CircuitMet,
+    Lost,
+    Probed,
+    Unaffordable,
+    Unready,
+)
 from holdfast.protocol.request import Request
 from holdfast.protocol.tools import Admission
 from holdfast.protocol.zone import UTC, Zone
@@ -59,6 +68,7 @@ Found = (
     | Unaffordable
     | Unready
     | BudgetNear
+    | CircuitMet
     | Admission
     | Probed
     | Lost

@@ -10,9 +10,20 @@ import hashlib
 
 from msgspec.structs import replace
 
-from holdfast.protocol.circuits import CallEnded, Caller, Circuit, CircuitRules, CircuitState, Later, Probe
+from holdfast.protocol.circuits import (
+    CallEnded,
+    Caller,
+    Circuit,
+    CircuitRules,
+    CircuitState,
+    Later,
+    Probe,
+    Verdict,
+)
 from holdfast.protocol.failures import LONGEST_WAIT_S
+from holdfast.protocol.messages import ModelReply
 from holdfast.protocol.moments import Moment, elapsed_ms
+from holdfast.protocol.outcomes import ModelFailure, ModelResult
 
 SPREAD_SHARE = 0.1
 """The time in which sessions come back after a wait, as a share of it."""
@@ -21,6 +32,16 @@ LEAST_SPREAD_MS, MOST_SPREAD_MS = 500, 30_000
 # An example with 3 failures and a cooldown of 30 s. Three calls get a 503: the circuit is open. Ten sessions that
 # want to call look again 30 s later. The first of them is the probe, and nine look again after that. The probe gets a
 # 503 too, so the next 30 s begin. The next probe gets a response: the circuit is closed, and everybody calls.
+
+
+def verdict_of(result: ModelResult) -> Verdict:
+    """Return what the end of a model call says about its service."""
+    if type(result) is ModelReply:
+        return "works"
+    if not isinstance(result, ModelFailure):
+        return "neither"
+    failure = result.failure
+    return "fails" if failure.code == "provider_transient" and not failure.is_of_request else "neither"
 
 
 def state_of(circuit: Circuit, now: Moment) -> CircuitState:

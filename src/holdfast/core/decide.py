@@ -50,7 +50,7 @@ from holdfast.protocol.commands import (
 from holdfast.protocol.hooks import HookAnswer
 from holdfast.protocol.messages import ModelReply
 from holdfast.protocol.notify import Notified
-from holdfast.protocol.outcomes import BudgetNear, Built, Lost, Probed, Unaffordable, Unready
+from holdfast.protocol.outcomes import BudgetNear, Built, CircuitMet, Lost, Probed, Unaffordable, Unready
 from holdfast.protocol.request import Request
 from holdfast.protocol.settings import Settings
 from holdfast.protocol.tools import Allowed, Asked, CallResult, Refused, Told
@@ -305,6 +305,8 @@ def _prepared(draft: Draft, cause: Finding) -> None:
                 draft.add(built(draft.state.prompt, found))
         case BudgetNear(reason=reason, message=message):
             draft.add(e.NoteAdded(reason, message))
+        case CircuitMet(name=name, state=state, reason=reason):
+            draft.add(e.CircuitChanged(name, state, reason))
         case e.ContextCompacted() | e.SummaryDiscarded() as view:
             model_calls.take_finding(draft, cause.step.key, view)
 

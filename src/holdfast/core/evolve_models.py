@@ -53,6 +53,9 @@ def of_model(state: State, event: e.ModelEvent) -> State:
             return _failed(state, event)
         case e.ModelCallUnready(purpose=purpose):
             return _unready(state, event) if purpose == "work" else side_unready(state, event, purpose)
+        case e.CircuitChanged(name=name, state=met):
+            others = {each: known for each, known in state.models.circuits.items() if each != name}
+            return with_models(state, circuits=others if met == "closed" else {**others, name: met})
         case e.ModelCallUnaffordable():
             return _unaffordable(state, event)
         case e.ModelCallCut():
@@ -209,8 +212,8 @@ def _failed(state: State, event: e.ModelCallFailed) -> State:
 
 
 def _unready(state: State, event: e.ModelCallUnready) -> State:
-    # A wait for a budget does not count as a failed attempt.
-    is_attempt = event.failure.code != "budget_exhausted"
+    # A wait for a budget, a circuit or a rate does not count as a failed attempt.
+    is_attempt = event.failure.code != "budget_exhausted" and not event.waits_for
     failed_attempts = state.models.failed_attempts + is_attempt
     return with_models(state, retry_at_ms=event.retry_at_ms, failed_attempts=failed_attempts)
 

@@ -70,7 +70,7 @@ def side_abandoned(state: State, purpose: SidePurpose) -> State:
 def side_unready(state: State, event: e.ModelCallUnready, purpose: SidePurpose) -> State:
     if not event.retry_at_ms:
         return side_refused(state, purpose)
-    failed = state.side.tally(purpose).failed_attempts + 1
+    failed = state.side.tally(purpose).failed_attempts + (not event.waits_for)
     return _tallied(state, purpose, failed_attempts=failed, retry_at_ms=event.retry_at_ms)
 
 

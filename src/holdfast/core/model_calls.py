@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from holdfast.core import budget, retry, side_calls
 from holdfast.core.answers import is_answered_anyway
 from holdfast.core.causes import Outcome
+from holdfast.core.circuits import verdict_of
 from holdfast.core.draft import Draft
 from holdfast.core.ending import stop, stop_answered
 from holdfast.core.hooking import may_compact
@@ -86,13 +87,15 @@ def take_finding(
                 stop(draft, "limit", reason, message)
             else:
                 draft.land(reason, message)
-        case Unready(failure=failure, until_ms=until_ms):
+        case Unready(failure=failure, until_ms=until_ms, waits_for=waits_for):
             tries, most = draft.state.models.failed_attempts + 1, settings.model.model_attempts
             seed = f"{draft.state.session} {key}"
             retry_at = retry.ready_at_ms(until_ms, tries, most, seed, draft.now_ms)
             if failure.code == "budget_exhausted":
                 retry_at = retry.parked_until_ms(until_ms, draft.now_ms)
-            draft.add(e.ModelCallUnready(key, failure, retry_at))
+            if waits_for:
+                retry_at = retry.waits_until_ms(until_ms, draft.now_ms)
+            draft.add(e.ModelCallUnready(key, failure, retry_at, waits_for=waits_for))
             if not retry_at:
                 stop(draft, "failed", failure.code, in_full(failure))
 
@@ -115,8 +118,10 @@ def take_outcome(draft: Draft, cause: Outcome, result: ModelResult) -> None:
             side_calls.take_outcome(draft, cause, model_call, purpose, result)
         case ModelReply() as reply:
             _responded(draft, cause, model_call, reply)
+            _probed(draft, result)
         case ModelFailure() as failed:
             _failed(draft, cause, model_call, failed)
+            _probed(draft, result)
         case ModelCut() as cut:
             _cut(draft, cause, model_call, cut)
     # A reservation cannot be exceeded by a provider that keeps to the cap. One that does not ends the run here,
@@ -125,6 +130,17 @@ def take_outcome(draft: Draft, cause: Outcome, result: ModelResult) -> None:
     if run is not None and settings is not None and budget.is_exceeded(run, settings.limits):
         is_overcharged = before is not None and _is_overcharged(model_call, before.totals, run.totals)
         stop(draft, "limit", *budget.excess(run, settings.limits, is_overcharged=is_overcharged))
+
+
+def _probed(draft: Draft, result: ModelResult) -> None:
+    """Record what a probe found out about its circuit. What other calls make of theirs is met with the next one."""
+    probed = [name for name, state in draft.state.models.circuits.items() if state == "half_open"]
+    for name in probed:
+        verdict = verdict_of(result)
+        if verdict == "works":
+            draft.add(e.CircuitChanged(name, "closed"))
+        elif verdict == "fails" and isinstance(result, ModelFailure):
+            draft.add(e.CircuitChanged(name, "open", result.failure.message))
 
 
 def _is_overcharged(model_call: ModelCall, before: Totals, after: Totals) -> bool:

@@ -8,6 +8,8 @@ from holdfast.protocol.failures import LONGEST_WAIT_S, RETRYABLE, Failure
 
 FIRST_DELAY_MS = 500
 LONGEST_DELAY_MS = 60_000
+LEAST_WAIT_MS = 20
+"""A wait that is over already is asked about again after this time, so that there is no loop."""
 SIDE_ATTEMPTS = 3
 """The most attempts of one side call. Then it is given up, until its purpose is due again."""
 MAX_OVERFLOWS = 3
@@ -19,7 +21,11 @@ def retry_at_ms(failure: Failure, attempts: int, most: int, seed: str, now_ms: i
 
     Exponential, with a jitter that derives from the seed, and never before the other side allows it.
     """
-    if failure.code not in RETRYABLE or attempts >= most:
+    if attempts >= most:
+        return 0
+    if failure.has_other_key:
+        return now_ms
+    if failure.code not in RETRYABLE:
         return 0
     asked_s = min(max(0.0, failure.retry_after_s or 0.0), LONGEST_WAIT_S)
     return now_ms + max(_backoff_ms(attempts, seed), int(asked_s * 1000))
@@ -36,6 +42,11 @@ def ready_at_ms(until_ms: int, attempts: int, most: int, seed: str, now_ms: int)
         return 0
     latest_ms = now_ms + int(LONGEST_WAIT_S * 1000)
     return min(max(until_ms, now_ms + _backoff_ms(attempts, seed)), latest_ms)
+
+
+def waits_until_ms(until_ms: int, now_ms: int) -> int:
+    """Return when a call asks again that waits for a circuit or a rate."""
+    return min(max(until_ms, now_ms + LEAST_WAIT_MS), now_ms + int(LONGEST_WAIT_S * 1000))
 
 
 def parked_until_ms(until_ms: int, now_ms: int) -> int:

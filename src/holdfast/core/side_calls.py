@@ -45,11 +45,13 @@ def take_finding(draft: Draft, step: PrepareSide, found: Request | Unaffordable 
         case Unaffordable(reason=reason, message=message) as short:
             told = (key, reason, message, short.size_bytes, short.fresh_bytes, purpose, short.kinds)
             draft.add(e.ModelCallUnaffordable(*told))
-        case Unready(failure=failure, until_ms=until_ms):
+        case Unready(failure=failure, until_ms=until_ms, waits_for=waits_for):
             tries, seed = tally.failed_attempts + 1, f"{state.session} {key}"
             # A few tries, each with a record of its own. A provider that stays away must not keep the run busy.
             retry_at = retry.ready_at_ms(until_ms, tries, retry.SIDE_ATTEMPTS, seed, draft.now_ms)
-            draft.add(e.ModelCallUnready(key, failure, retry_at, purpose))
+            if waits_for:
+                retry_at = retry.waits_until_ms(until_ms, draft.now_ms)
+            draft.add(e.ModelCallUnready(key, failure, retry_at, purpose, waits_for))
         case Request() as request:
             draft.add(
                 e.ModelCallStarted(

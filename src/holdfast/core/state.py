@@ -21,6 +21,7 @@ from holdfast.core.progress import Progress
 from holdfast.core.prompted import Prompted
 from holdfast.core.reflecting import Reflecting
 from holdfast.core.totals import Totals
+from holdfast.protocol.circuits import CircuitState
 from holdfast.protocol.commands import NOBODY, Principal
 from holdfast.protocol.events import RunStatus
 from holdfast.protocol.evidence import ANY_CALL, Likeness
@@ -176,6 +177,8 @@ class Models(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What the provider said in that refusal."""
     refs: tuple[int, ...] = ()
     """The marks of the ids that providers gave to calls (`refs`)."""
+    circuits: dict[str, CircuitState] = {}
+    """By name, the circuits that are not closed, as the session last met them."""
 
 
 class Tally(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -91,3 +91,12 @@ class CallEnded(msgspec.Struct, frozen=True):
     used_tokens: int | None = None
     """How many the provider has counted. None: as many as expected."""
     rules: CircuitRules = CircuitRules()
+
+
+class CircuitChanged(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The session meets a circuit that is not as it was before. `half_open`: its next call is the one probe."""
+
+    name: str
+    state: CircuitState
+    reason: str = ""
+    """What went wrong, as a sentence."""

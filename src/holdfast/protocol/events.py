@@ -17,6 +17,7 @@ from holdfast.protocol.approvals import ApprovalRequested as ApprovalRequested
 from holdfast.protocol.approvals import ApprovalResolved as ApprovalResolved
 from holdfast.protocol.approvals import Resolution as Resolution
 from holdfast.protocol.budgets import Reached
+from holdfast.protocol.circuits import CircuitChanged as CircuitChanged
 from holdfast.protocol.commands import Scope
 from holdfast.protocol.compaction import ContextCompacted as ContextCompacted
 from holdfast.protocol.compaction import ViewPart as ViewPart
@@ -230,6 +231,8 @@ class ModelCallUnready(msgspec.Struct, frozen=True, omit_defaults=True, gc=False
     retry_at_ms: int = 0
     """0: waiting does not help."""
     purpose: Purpose = "work"
+    waits_for: str = ""
+    """The circuit or the limit of `[rates]` that it waits for. Empty: something else is missing."""
 
 
 class ModelCallUnaffordable(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -492,6 +495,7 @@ ModelEvent = (
     PromptBuilt
     | ModelCallStarted
     | ModelCallUnready
+    | CircuitChanged
     | ModelCallUnaffordable
     | Responded
     | ModelCallFailed

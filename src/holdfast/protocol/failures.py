@@ -62,6 +62,10 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the provider itself said about it: redacted, on one line, at most `SAID_CHARS`."""
     retry_after_s: float | None = None
     """How long the server asks to wait. More than `LONGEST_WAIT_S` counts as that."""
+    is_of_request: bool = False
+    """It may pass, and says nothing about the service: another request would be answered."""
+    has_other_key: bool = False
+    """Another key of the provider can be used at once."""
     tokens: int = 0
     """The window or size in tokens that the provider named in a context_overflow; 0 if it named none."""
 

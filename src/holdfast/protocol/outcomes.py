@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from holdfast.protocol.budgets import Reached
+from holdfast.protocol.circuits import CircuitState
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.hooks import HookAnswer
 from holdfast.protocol.kinds import NO_KINDS, Kinds
@@ -30,6 +31,8 @@ class ModelFailure(msgspec.Struct, frozen=True):
     """The parts that it may have charged without saying so; none where it refused."""
     received_bytes: int = 0
     """How much had come."""
+    hold_s: float = 0.0
+    """How long the service wants no further calls."""
 
 
 class ModelCut(msgspec.Struct, frozen=True):
@@ -77,6 +80,16 @@ class Unready(msgspec.Struct, frozen=True):
     failure: Failure
     until_ms: int = 0
     """When it may be ready; 0: waiting does not help."""
+    waits_for: str = ""
+    """The circuit or the limit of `[rates]` that it waits for. Such a wait uses up no attempt."""
+
+
+class CircuitMet(msgspec.Struct, frozen=True):
+    """A circuit of the model is not as the session last met it."""
+
+    name: str
+    state: CircuitState
+    reason: str = ""
 
 
 class Probed(msgspec.Struct, frozen=True):

@@ -239,9 +239,9 @@ class SqliteStore:
     async def may_call(self, outgoing: Outgoing, claim: Claim | None = None) -> Answer:
         self._check_open()
         # Reading one row takes a few microseconds, which another thread could not save.
-        if not outgoing.draw.rates and claim is None:
-            if self._answer(lambda connection: services.is_clear(connection, outgoing.circuit)):
-                return FREE
+        is_short = not outgoing.draw.rates and claim is None
+        if is_short and self._answer(lambda connection: services.is_clear(connection, outgoing.circuit)):
+            return FREE
         # As for `reserve`: the commit that starts the attempt follows.
         return await self._writer.do(
             lambda connection: services.may_call(connection, outgoing, self._now(), claim), is_synced=False

@@ -42,6 +42,7 @@ from holdfast.protocol.messages import ModelReply, Part, Text, ToolCall
 from holdfast.protocol.outcomes import (
     BudgetNear,
     Built,
+    CircuitMet,
     Lost,
     ModelCut,
     ModelFailure,
@@ -258,7 +259,17 @@ def finding(step: Prepare, state: State, batch: Sequence[e.Event], *, is_costed_
 
 def _request(
     step: PrepareRequest | PrepareSide, state: State, told: e.Event, is_costed_anew: bool
-) -> Built | Request | e.ContextCompacted | e.SummaryDiscarded | Unaffordable | Unready | BudgetNear | None:
+) -> (
+    Built
+    | Request
+    | e.ContextCompacted
+    | e.SummaryDiscarded
+    | Unaffordable
+    | Unready
+    | BudgetNear
+    | CircuitMet
+    | None
+):
     def afford(
         size_bytes: int, fresh_bytes: int, kinds: Kinds, left: int = -1
     ) -> budget.Grant | Unaffordable:
@@ -282,8 +293,10 @@ def _request(
         case e.ModelCallUnaffordable(size_bytes=size_bytes, fresh_bytes=fresh_bytes, kinds=kinds):
             grant = afford(size_bytes, fresh_bytes, kinds)
             return grant if isinstance(grant, Unaffordable) else None
-        case e.ModelCallUnready(failure=failure, retry_at_ms=retry_at_ms):
-            return Unready(failure, retry_at_ms)
+        case e.ModelCallUnready(failure=failure, retry_at_ms=retry_at_ms, waits_for=waits_for):
+            return Unready(failure, retry_at_ms, waits_for)
+        case e.CircuitChanged(name=name, state=met, reason=why):
+            return CircuitMet(name, met, why)
         case e.ContextCompacted() | e.SummaryDiscarded():
             return told
         case e.HooksDue(reason=reason):  # the view that would have been is not recorded, and not needed

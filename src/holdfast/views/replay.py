@@ -29,6 +29,7 @@ _OF_REQUESTS = (
     e.ModelCallStarted,
     e.ModelCallUnaffordable,
     e.ModelCallUnready,
+    e.CircuitChanged,
     e.ContextCompacted,
     e.SummaryDiscarded,
 )
