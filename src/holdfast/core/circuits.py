@@ -23,7 +23,7 @@ from holdfast.protocol.circuits import (
 from holdfast.protocol.failures import LONGEST_WAIT_S
 from holdfast.protocol.messages import ModelReply
 from holdfast.protocol.moments import Moment, elapsed_ms
-from holdfast.protocol.outcomes import ModelFailure, ModelResult
+from holdfast.protocol.outcomes import AttemptResult, ModelFailure
 
 SPREAD_SHARE = 0.1
 """The time in which sessions come back after a wait, as a share of it."""
@@ -34,8 +34,8 @@ LEAST_SPREAD_MS, MOST_SPREAD_MS = 500, 30_000
 # 503 too, so the next 30 s begin. The next probe gets a response: the circuit is closed, and everybody calls.
 
 
-def verdict_of(result: ModelResult) -> Verdict:
-    """Return what the end of a model call says about its service."""
+def verdict_of(result: AttemptResult) -> Verdict:
+    """Return what the end of an attempt says about the service that it called."""
     if type(result) is ModelReply:
         return "works"
     if not isinstance(result, ModelFailure):

@@ -36,11 +36,13 @@ from holdfast.core.wanted import (
 )
 from holdfast.errors import Fenced
 from holdfast.protocol import notify
+from holdfast.protocol.circuits import CallEnded
 from holdfast.protocol.events import Event, Record, RunStopped, Trigger
 from holdfast.protocol.ports import Tools
 from holdfast.protocol.rows import InboxEntry
 from holdfast.runtime.apart import Apart
 from holdfast.runtime.bus import Bus
+from holdfast.runtime.exchange import Exchange
 from holdfast.runtime.fold import Fold, waiting_command
 from holdfast.runtime.heard import heard
 from holdfast.runtime.heartbeat import renew
@@ -90,10 +92,19 @@ class Driver:
         self._fold = Fold(self._session, key, is_limited=ports.budgets.is_set)
         self._originals = originals
         self._apart = Apart()
-        self._planner = Planner(ports, originals, self._apart, lease.check)
+        self._exchange = Exchange(ports, self._session, self._epoch)
+        self._planner = Planner(ports, originals, self._apart, lease.check, self._exchange)
         self._runner = Runner(
-            ports, bus, self._session, lease.check, originals, self._apart, self._planner.is_as_allowed
+            ports,
+            bus,
+            lease.check,
+            originals,
+            self._apart,
+            self._planner.is_as_allowed,
+            self._exchange,
         )
+        self._ended_calls: list[CallEnded] = []
+        """What the next commit says about services."""
         self._causes: Mailbox[Cause | _Over | None] = Mailbox()
         """What comes in beside the outcomes of attempts: causes, finished prepare steps, and doorbell rings."""
         self._deciding = asyncio.Lock()
@@ -332,6 +343,9 @@ class Driver:
         commit = self._fold.commit(
             batch, self._epoch, now_ms, acknowledged, releases_lease=self._is_at_rest()
         )
+        if self._ended_calls:
+            commit = replace(commit, ended=tuple(self._ended_calls))
+            self._ended_calls.clear()
         # The order matters. Only what is on disk may be shown to followers or cause an effect. `_lease.commit`
         # fails if another driver has taken the session, so nothing of this batch exists then.
         await self._lease.commit(self._ports.store, commit)
@@ -408,6 +422,9 @@ class Driver:
             del self._running[outcome.key]
             if self._is_closing or self.failure is not None or self._lease.is_over:
                 return None
+            ended = self._exchange.ended(outcome.key, outcome.result)
+            if ended is not None:
+                self._ended_calls.append(ended)
             try:
                 following = await self._advance(outcome, by=None if task.cancelling() else task)
             except BaseException as failure:  # before another attempt builds on what was not committed

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from holdfast.protocol.budgets import Budgets
-from holdfast.protocol.ports import Clock, Hooks, Judge, Notifier, Resolver, Store, Tools, Wire
+from holdfast.protocol.circuits import CircuitRules
+from holdfast.protocol.ports import Clock, Hooks, Judge, Notifier, Provider, Resolver, Store, Tools, Wire
 from holdfast.protocol.prompt import CustomSection, Guidance
+from holdfast.protocol.rates import Rate
 from holdfast.protocol.settings import Settings
 from holdfast.protocol.zone import UTC, Zone
 from holdfast.redact import Redactor
@@ -47,6 +49,15 @@ class Ports:
     """What sessions, users and the home may spend."""
     zone: Callable[[str, int], Zone] = lambda _, __: UTC
     """Returns the time zone with a name at a time."""
+    routes: Callable[[str], Sequence[str]] = lambda _: ()
+    """Returns the circuits of a PROVIDER:MODEL, one for each key of the provider; none: it has no circuit."""
+    resolve_key: Callable[[str, int], Awaitable[Provider]] | None = None
+    """Finds the provider of a PROVIDER:MODEL with another key than the first one: that at this place."""
+    circuits: CircuitRules = field(default_factory=CircuitRules)
+    rate: Callable[[str], Rate | None] | None = None
+    """Returns the rate of a model, user, session, tool or home, by its name. None: there are no rates."""
+    refused: dict[str, int] = field(default_factory=dict)
+    """By circuit, until when a key is not used that was refused, as `Clock.uptime_ms` counts."""
     secret_files: Callable[[str], Coroutine[Any, Any, None] | None] = _nothing
     """Returns what reads the secret files of a workspace, so that `redact` knows their values; None if it does."""
     judge: Judge | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from hashlib import sha256
 
 from msgspec.structs import replace
@@ -24,6 +24,7 @@ from holdfast.core.state import Call, Permission, State, facts, facts_for, share
 from holdfast.core.wanted import Admit, Prepare, PrepareRequest, PrepareSide
 from holdfast.errors import Fenced, HoldfastError, SecretsSealed, StorageError
 from holdfast.protocol.answers import ANSWER, Answer
+from holdfast.protocol.budgets import Claim
 from holdfast.protocol.compaction import ContextCompacted, Reason
 from holdfast.protocol.events import SummaryDiscarded
 from holdfast.protocol.failures import Failure, FailureCode
@@ -31,7 +32,7 @@ from holdfast.protocol.hooks import hooks_on, longest_s
 from holdfast.protocol.kinds import Kinds
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import ToolCall
-from holdfast.protocol.outcomes import BudgetNear, Built, Lost, Probed, Unaffordable, Unready
+from holdfast.protocol.outcomes import BudgetNear, Built, CircuitMet, Lost, Probed, Unaffordable, Unready
 from holdfast.protocol.ports import Check, Proposal, Wire
 from holdfast.protocol.request import Enclosed, Purpose, Request
 from holdfast.protocol.settings import Settings
@@ -50,6 +51,7 @@ from holdfast.protocol.tools import (
 from holdfast.runtime.apart import Apart, Left
 from holdfast.runtime.compacting import compacted
 from holdfast.runtime.enclosing import fill
+from holdfast.runtime.exchange import Cleared, Exchange, held_back
 from holdfast.runtime.fold import Fold
 from holdfast.runtime.in_text import wire_of
 from holdfast.runtime.originals import Original, Originals
@@ -70,11 +72,14 @@ IN_THREAD_FROM_BYTES = 65_536
 class Planner:
     """Prepares for one session. Keeps what does not change from turn to turn."""
 
-    def __init__(self, ports: Ports, originals: Originals, apart: Apart, check: Check) -> None:
+    def __init__(
+        self, ports: Ports, originals: Originals, apart: Apart, check: Check, exchange: Exchange
+    ) -> None:
         self._ports = ports
         self._originals = originals
         self._check = check
-        self._purse = Purse(ports.budgets, ports.store, ports.zone)
+        self._purse = Purse(ports.budgets, ports.zone)
+        self._exchange = exchange
         self._base_key: tuple[ModelFacts, str, str, str, bool] | None = None
         self._base = b""
         self._base_sha256 = ""
@@ -179,7 +184,7 @@ class Planner:
 
     async def request(
         self, action: PrepareRequest, state: State, conversation: Conversation, wire: Wire, now_ms: int
-    ) -> Request | ContextCompacted | SummaryDiscarded | Unaffordable | Unready | BudgetNear:
+    ) -> Request | ContextCompacted | SummaryDiscarded | Unaffordable | Unready | BudgetNear | CircuitMet:
         """Return the next request as an edit of the last one, or why it cannot be afforded; a compaction if its
         messages do not fit. The request is prepared again from the view that this leaves."""
         assert state.settings is not None
@@ -198,11 +203,7 @@ class Planner:
             sizes = edit.size_bytes, fresh_bytes, kinds
             return budget.afford(state, *sizes, is_last_pass=action.is_last_pass, left_microusd=left_microusd)
 
-        granted = Granted(afford(budget.UNLIMITED))
-        if self._purse.is_limited:
-            is_last_pass = action.is_last_pass
-            granted = await self._purse.grant(action.key, state, now_ms, afford, is_last_pass=is_last_pass)
-        grant, left = granted
+        grant, left = await self._granted(action, state, now_ms, afford)
         if isinstance(grant, Unaffordable):
             # With a side call open, a last pass waits for its end before anything is left out.
             is_last = action.is_last_pass and state.side.open is None
@@ -222,6 +223,45 @@ class Planner:
         prefix_bytes = await self._prefix_bytes(state, model, edit)
         left = left if left != budget.UNLIMITED else -1
         return replace(request, prefix_bytes=prefix_bytes, left_microusd=left)
+
+    async def _granted(
+        self,
+        action: PrepareRequest,
+        state: State,
+        now_ms: int,
+        afford: Callable[[int], budget.Grant | Unaffordable],
+    ) -> Granted:
+        """Return what the call may use, once it has its money in all budgets and may go out."""
+        model, exchange = facts(state), self._exchange
+        if self._purse.is_limited:
+
+            async def ask(claim: Claim, grant: budget.Grant) -> Cleared:
+                return await exchange.ask(action.key, state, model, grant.expected_tokens, claim)
+
+            is_last_pass = action.is_last_pass
+            return await self._purse.grant(action.key, state, now_ms, afford, ask, is_last_pass=is_last_pass)
+        grant = afford(budget.UNLIMITED)
+        if isinstance(grant, budget.Grant) and exchange.counts(model):
+            asked = await exchange.ask(action.key, state, model, grant.expected_tokens)
+            return Granted(asked.refusal(model, now_ms) or grant)
+        return Granted(grant)
+
+    async def _side_granted(
+        self, step: PrepareSide, state: State, now_ms: int, grant: budget.Grant
+    ) -> budget.Grant | Unaffordable | Unready:
+        """Do the same for a side call."""
+        model, exchange = facts_for(state, step.purpose), self._exchange
+        if self._purse.is_limited:
+
+            async def ask(claim: Claim, grant: budget.Grant) -> Cleared:
+                return await exchange.ask(step.key, state, model, grant.expected_tokens, claim)
+
+            return await self._purse.grant_side(step.key, state, step.purpose, now_ms, grant, ask)
+        if exchange.counts(model):
+            asked = await exchange.ask(step.key, state, model, grant.expected_tokens)
+            if asked.later is not None:
+                return held_back(asked.later, model, now_ms)
+        return grant
 
     async def side_request(
         self, step: PrepareSide, fold: Fold, now_ms: int
@@ -247,9 +287,14 @@ class Planner:
             base_sha256 = await blobs.put(base)
             enclosed = Enclosed(sha256(told).hexdigest()), record
             edit = request_of(wire, base, enclosed, kind.words)
-        grant = side_calls.afford(state, step.purpose, edit.size_bytes, edit.fresh_bytes, edit.kinds)
-        if isinstance(grant, budget.Grant) and self._purse.is_limited:
-            grant = await self._purse.grant_side(step.key, state, step.purpose, now_ms, grant)
+        afforded = side_calls.afford(state, step.purpose, edit.size_bytes, edit.fresh_bytes, edit.kinds)
+        grant = (
+            afforded
+            if isinstance(afforded, Unaffordable)
+            else await self._side_granted(step, state, now_ms, afforded)
+        )
+        if isinstance(grant, Unready):
+            return grant
         if isinstance(grant, Unaffordable):
             return replace(grant, size_bytes=edit.size_bytes, fresh_bytes=edit.fresh_bytes, kinds=edit.kinds)
         if told:  # not before, since no record names what is not sent

@@ -6,7 +6,7 @@ prepared again for what is left.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from holdfast.core import budget
@@ -16,10 +16,10 @@ from holdfast.core.state import State, facts, facts_for
 from holdfast.protocol.budgets import REACHED, Balance, Budgets, Claim, Claimed, Reservation
 from holdfast.protocol.failures import Failure
 from holdfast.protocol.limits import ModelFacts, usd
-from holdfast.protocol.outcomes import BudgetNear, Unaffordable, Unready
+from holdfast.protocol.outcomes import BudgetNear, CircuitMet, Unaffordable, Unready
 from holdfast.protocol.request import SidePurpose
-from holdfast.protocol.spending import Ledger
 from holdfast.protocol.zone import Period, Zone, day_at, head_at, month_at
+from holdfast.runtime.exchange import Cleared, held_back
 
 TRIES = 8
 """How often a call is prepared for what is left. Meanwhile others may take that too."""
@@ -31,17 +31,20 @@ _REST = "What it could cost is more than the {} leaves beside the work."
 class Granted(NamedTuple):
     """What the budgets say about a call."""
 
-    found: Grant | Unaffordable | Unready | BudgetNear
+    found: Grant | Unaffordable | Unready | BudgetNear | CircuitMet
     left_microusd: int = UNLIMITED
     """What they leave for it."""
+
+
+Ask = Callable[[Claim, Grant], Awaitable[Cleared]]
+"""Returns whether a call may go out and has its money."""
 
 
 class Purse:
     """The budgets of a home, for its sessions."""
 
-    def __init__(self, budgets: Budgets, ledger: Ledger, zone: Callable[[str, int], Zone]) -> None:
+    def __init__(self, budgets: Budgets, zone: Callable[[str, int], Zone]) -> None:
         self._budgets = budgets
-        self._ledger = ledger
         self._zone = zone
         self._periods: tuple[Period, Period] | None = None
         """The day and the month of the last claim."""
@@ -57,6 +60,7 @@ class Purse:
         state: State,
         now_ms: int,
         afford: Callable[[int], Grant | Unaffordable],
+        ask: Ask,
         *,
         is_last_pass: bool,
     ) -> Granted:
@@ -65,6 +69,7 @@ class Purse:
 
         Args:
             afford: What the call may use with so much money left, by the limits of its run.
+            ask: Reserves it, if the call may go out.
         """
         model, left = facts(state), UNLIMITED
         if model.price == "unknown":
@@ -77,7 +82,10 @@ class Purse:
             kept = (
                 0 if is_last_pass or model.price == "free" else budget.last_pass_microusd(state, found, left)
             )
-            claimed = await self._claim(key, state, now_ms, found.reserved_microusd, kept)
+            asked = await ask(self._claim(key, state, now_ms, found.reserved_microusd, kept), found)
+            if (refused := asked.refusal(model, now_ms)) is not None:
+                return Granted(refused, left)
+            claimed = asked.claim
             if claimed.short is None:
                 near = None if is_last_pass else _near(claimed, state)
                 return Granted(near or found, left)
@@ -87,28 +95,30 @@ class Purse:
         return Granted(self._refused(found, short, left, now_ms, is_last_pass=is_last_pass), left)
 
     async def grant_side(
-        self, key: str, state: State, purpose: SidePurpose, now_ms: int, grant: Grant
-    ) -> Grant | Unaffordable:
+        self, key: str, state: State, purpose: SidePurpose, now_ms: int, grant: Grant, ask: Ask
+    ) -> Grant | Unaffordable | Unready:
         """Reserve what a side call costs. It leaves what the work needs, and is made in full or not at all."""
         model = facts_for(state, purpose)
         if model.price == "unknown":
             return Unaffordable("cost", unpriced(model), 0, 0)
         leaves = budget.next_of_work_microusd(state)
-        claimed = await self._claim(key, state, now_ms, grant.reserved_microusd, None, leaves)
-        if claimed.short is None:
+        asked = await ask(self._claim(key, state, now_ms, grant.reserved_microusd, None, leaves), grant)
+        if asked.later is not None:
+            return held_back(asked.later, model, now_ms)
+        if asked.claim.short is None:
             return grant
-        bucket = claimed.short.bucket
+        bucket = asked.claim.short.bucket
         return Unaffordable(REACHED[bucket.scope], _REST.format(bucket.words), 0, 0)
 
-    async def _claim(
+    def _claim(
         self, key: str, state: State, now_ms: int, microusd: int, kept: int | None, leaves: int = 0
-    ) -> Claimed:
+    ) -> Claim:
         user, session = state.principal.name, state.session
         if self._periods is None or not self._periods[0].begun_ms <= now_ms < self._periods[0].ends_ms:
             self._periods = day_at(now_ms, self._zone_at), month_at(now_ms, self._zone_at)
         buckets = buckets_in(self._budgets, session, user, *self._periods)
         attempt = Reservation(session, key, now_ms, user, microusd)
-        return await self._ledger.reserve(Claim(attempt, kept, buckets, leaves))
+        return Claim(attempt, kept, buckets, leaves)
 
     def _zone_at(self, at_ms: int) -> Zone:
         return self._zone(self._budgets.zone, at_ms)

@@ -24,6 +24,7 @@ from holdfast.errors import Fenced, Lapsed, SecretsSealed, StorageError
 from holdfast.protocol.failures import SAID_CHARS, Failure, FailureCode
 from holdfast.protocol.hooks import failure_of
 from holdfast.protocol.ids import call_id
+from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.media import weight_of
 from holdfast.protocol.messages import (
     Attachment,
@@ -41,7 +42,7 @@ from holdfast.protocol.messages import (
 )
 from holdfast.protocol.notify import Notified
 from holdfast.protocol.outcomes import AttemptResult, ModelCut, ModelFailure
-from holdfast.protocol.ports import CallContext, Check, Delta, Medium, ModelAttempt, RawResult
+from holdfast.protocol.ports import CallContext, Check, Delta, Medium, ModelAttempt, Provider, RawResult
 from holdfast.protocol.request import Purpose
 from holdfast.protocol.settings import Output, Settings, name_of
 from holdfast.protocol.tools import KNOWN, BackgroundProcess, CallResult, own_result
@@ -51,6 +52,7 @@ from holdfast.redact import Redactor, StreamRedactor, split_at
 from holdfast.runtime.apart import Apart, Left
 from holdfast.runtime.border import encodable
 from holdfast.runtime.bus import Bus
+from holdfast.runtime.exchange import Exchange
 from holdfast.runtime.hooked import CUT, answer_of
 from holdfast.runtime.in_text import provider_of
 from holdfast.runtime.masking import masked_copy
@@ -103,20 +105,21 @@ class Runner:
         self,
         ports: Ports,
         bus: Bus,
-        session: str,
         check: Check,
         originals: Originals,
         apart: Apart,
         is_as_allowed: Callable[[str], Awaitable[bool]],
+        exchange: Exchange,
     ) -> None:
         """`is_as_allowed`: returns whether a call still reaches what it reached when the gates let it pass."""
         self._ports = ports
         self._bus = bus
-        self._session = session
+        self._session = exchange.session
         self._check = check
         self._originals = originals
         self._apart = apart
         self._is_as_allowed = is_as_allowed
+        self._exchange = exchange
         self._looked_ms = -JUST_NOW_MS
         """When a call ended and the secret files of the workspace were looked at."""
 
@@ -191,7 +194,8 @@ class Runner:
 
         try:
             model = action.model_call.facts
-            provider = provider_of(await self._ports.resolve(model.name), model, self._ports.tools, settings)
+            found = await self._resolved(action.key, model)
+            provider = provider_of(found, model, self._ports.tools, settings)
             attempt = ModelAttempt(
                 facts=model,
                 body=body,
@@ -216,7 +220,8 @@ class Runner:
         finally:
             teller.flush()
         if isinstance(reply, ModelFailure):
-            return replace(reply, failure=self._safe(reply.failure))
+            failure = self._exchange.refused(action.key, model, self._safe(reply.failure))
+            return replace(reply, failure=failure)
         redact = self._redactor_for(reply)
         if purpose != "work":
             return await self._aside(reply, redact)
@@ -236,6 +241,12 @@ class Runner:
             request_ref=redact(reply.request_ref),
             verdict=await self._verdict(reply.finish, tuple(parts), settings.output),
         )
+
+    async def _resolved(self, key: str, model: ModelFacts) -> Provider:
+        which, resolve_key = self._exchange.which(key), self._ports.resolve_key
+        if not which or resolve_key is None:
+            return await self._ports.resolve(model.name)
+        return await resolve_key(model.name, which)
 
     async def _looking(
         self, work: Coroutine[Any, Any, AttemptResult], state: State, settings: Settings
