@@ -23,6 +23,8 @@ DETAIL_CHARS = 2_000
 OVERLOADED = 529
 """Anthropic's status for "too busy". An error without a status counts as this one."""
 
+_OF_REQUEST = frozenset({408, 409, 425})
+"""What these refuse may pass, and other requests are answered meanwhile."""
 _WINDOW_PHRASES = tuple(
     re.compile(pattern, re.IGNORECASE | re.DOTALL)
     for pattern in (
@@ -109,10 +111,15 @@ def _from_status(status: int, headers: Mapping[str, str], body: str, model: str)
                 f"The server of {model} refused the request as too large. Send less, or use another server."
             )
         return Failure("context_overflow", message, detail, tokens=window or 0)
-    if status in (408, 409, 425) or status >= 500 or "tool_use_failed" in body:
+    is_of_request = status in _OF_REQUEST or (status < 500 and "tool_use_failed" in body)
+    if status >= 500 or is_of_request:
         wait_s = retry_after_s(headers, time.time())
         return Failure(
-            "provider_transient", f"{provider} could not answer now.", detail, retry_after_s=wait_s
+            "provider_transient",
+            f"{provider} could not answer now.",
+            detail,
+            retry_after_s=wait_s,
+            is_of_request=is_of_request,
         )
     return Failure("provider_fatal", _fatal(status, model), detail)
 
@@ -139,6 +146,16 @@ def retry_after_s(headers: Mapping[str, str], now_s: float) -> float | None:
     """
     wait_s = _asked_s(headers, now_s)
     return None if wait_s is None else min(max(wait_s, 0.0), LONGEST_WAIT_S)
+
+
+def hold_s(status: int, headers: Mapping[str, str]) -> float:
+    """Return how long the server wants no further calls with this key: it says so with a refusal, or any response
+    says that a limit is used up. 0: it does not say.
+    """
+    now_s = time.time()
+    asked = _asked_s(headers, now_s) if status == 429 else _after_s(headers, now_s) if status >= 500 else None
+    used_up = _used_up_s(headers, now_s)
+    return min(max(asked or 0.0, used_up or 0.0), LONGEST_WAIT_S)
 
 
 def clip(text: str, chars: int = DETAIL_CHARS) -> str:
@@ -232,6 +249,11 @@ def _named_status(error: object) -> int:
 
 
 def _asked_s(headers: Mapping[str, str], now_s: float) -> float | None:
+    after_s = _after_s(headers, now_s)
+    return after_s if after_s is not None else _reset_s(headers, now_s)
+
+
+def _after_s(headers: Mapping[str, str], now_s: float) -> float | None:
     if (milliseconds := _number(headers.get("retry-after-ms"))) is not None:
         return milliseconds / 1000
     if after := headers.get("retry-after"):
@@ -239,23 +261,32 @@ def _asked_s(headers: Mapping[str, str], now_s: float) -> float | None:
             return seconds
         if (at_s := _date(after)) is not None:
             return at_s - (_date(headers.get("date", "")) or now_s)
-    return _reset_s(headers, now_s)
+    return None
 
 
 def _reset_s(headers: Mapping[str, str], now_s: float) -> float | None:
     """Return the longest wait among the exhausted rate limits, otherwise the shortest of all."""
-    used_up: list[float] = []
-    waits: list[float] = []
+    used_up_s = _used_up_s(headers, now_s)
+    if used_up_s is not None:
+        return used_up_s
+    resets = [value for header, value in headers.items() if _is_about_limits(header.lower(), "reset")]
+    return min([wait_s for each in resets if (wait_s := _wait(each, now_s)) is not None], default=None)
+
+
+def _used_up_s(headers: Mapping[str, str], now_s: float) -> float | None:
+    """Return the longest wait for a limit that is used up; None if none is."""
+    longest: float | None = None
     for header, value in headers.items():
-        name = header.lower()
-        if "ratelimit" not in name or "reset" not in name:
+        if value != "0" or not _is_about_limits(name := header.lower(), "remaining"):
             continue
-        if (wait_s := _wait(value, now_s)) is None:
-            continue
-        waits.append(wait_s)
-        if headers.get(name.replace("reset", "remaining")) == "0":
-            used_up.append(wait_s)
-    return max(used_up) if used_up else min(waits, default=None)
+        wait_s = _wait(headers.get(name.replace("remaining", "reset"), ""), now_s)
+        if wait_s is not None and wait_s > (longest or 0.0):
+            longest = wait_s
+    return longest
+
+
+def _is_about_limits(name: str, what: str) -> bool:
+    return "ratelimit" in name and what in name
 
 
 def _wait(value: str, now_s: float) -> float | None:
