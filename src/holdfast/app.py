@@ -41,6 +41,7 @@ from holdfast.redact import Redactor
 from holdfast.runtime.acceptance import before_sending
 
 if TYPE_CHECKING:
+    from holdfast.access.provider_pool import ProviderPool
     from holdfast.access.stored import StoredSecrets
     from holdfast.extensions.factories import Factories
     from holdfast.runtime.controller import SessionController
@@ -76,7 +77,8 @@ _REGISTRY = "holdfast.tools.registry:Registry"
 _OFFERED = "holdfast.tools.dispatcher:offered_of"
 _ROOMS = "holdfast.tools.builtin:Rooms"
 _KNOWN_TO = "holdfast.access.known:known_to"
-_PROVIDER_KEYS = "holdfast.access.provider_keys:ProviderKeys"
+_PROVIDER_POOL = "holdfast.access.provider_pool:ProviderPool"
+_RATE_FINDER = "holdfast.config.services:rate_finder"
 _CREDENTIALS = "holdfast.access.credentials:Credentials"
 _SECRET_FILES = "holdfast.tools.secret_files:SecretFiles"
 _OWN_PLACES = "holdfast.tools.own:OwnPlaces"
@@ -92,7 +94,6 @@ _PROVIDERS = "holdfast.providers.registry:PROVIDERS"
 _ENTRY = "holdfast.providers.registry:Entry"
 _PACKAGE = "package"
 _PROVIDER_ENTRY = "holdfast.providers.registry:entry_of"
-_PROVIDER = "holdfast.providers.registry:make_provider"
 _FACTS = "holdfast.providers.catalog:facts"
 
 _OWN_FACTORIES = {
@@ -146,7 +147,6 @@ class App:
     notifier: Notifier | None = None
     sandboxes: list[Finding] = field(default_factory=list)
     """The sandbox of commands; none as long as nothing starts one, and where they run without."""
-    _providers: dict[str, Provider] = field(default_factory=dict)
 
     async def confine(self) -> None:
         """Let programs begin only in the configured sandbox, which is opened now if it is not open yet.
@@ -176,6 +176,10 @@ class App:
             zone=_zone,
             secret_files=self._look,
             run_folder=self.home.folder / _RUN_FOLDER if self.home else None,
+            routes=self.providers.circuits,
+            resolve_key=self.providers.resolve,
+            circuits=self.config.circuits,
+            rate=factory(_RATE_FINDER)(self.config.rates),
             deps=self.deps,
         )
         return ports
@@ -191,28 +195,22 @@ class App:
         controller: SessionController = factory(_CONTROLLER)(self.ports)
         return controller
 
-    async def resolve(self, name: str) -> Provider:
-        """Return the provider of PROVIDER:MODEL, or by its own name. Each is made once. This is a `ports.Resolver`.
+    @cached_property
+    def providers(self) -> ProviderPool:
+        """The providers that this process speaks to."""
+        pool: ProviderPool = factory(_PROVIDER_POOL)(
+            self.config,
+            self.environ,
+            self.stored,
+            self.http,
+            entry_of,
+            partial(factories().find, "providers"),
+        )
+        return pool
 
-        Raises:
-            UsageError: there is no such provider, its key is missing, or its address or script is wrong.
-        """
-        provider, _, model = name.partition(":")
-        key = name if provider == _SCRIPT else provider
-        made = self._providers.get(key)
-        if made is None:
-            entry = entry_of(provider)
-            keys = factory(_PROVIDER_KEYS)(self.config, self.environ)
-            # For a missing key, name the variable that the configuration names.
-            entry = msgspec.structs.replace(entry, key_env=keys.variables(entry))
-            address, api_key = keys.base_url(entry), keys.api_key(entry, self.stored)
-            if entry.wire == _PACKAGE:
-                made = factories().find("providers", provider)(base_url=address, api_key=api_key)
-            else:
-                given = {"base_url": address, "api_key": api_key, "link": keys.link(entry)}
-                made = factory(_PROVIDER)(entry, model=model, http=self.http, **given)
-            self._providers[key] = made
-        return made
+    async def resolve(self, name: str) -> Provider:
+        """Return the provider of PROVIDER:MODEL, with its first key. Raises what `ProviderPool.resolve` raises."""
+        return await self.providers.resolve(name)
 
     def facts(self, model: str) -> ModelFacts:
         """Return price and window of PROVIDER:MODEL. The user's own entries override others.
@@ -440,7 +438,7 @@ def _home_flag(home: Home, environ: Mapping[str, str]) -> str:
 
 
 async def _close_providers(app: App) -> None:
-    for name, provider in app._providers.items():
+    for (name, _), provider in app.providers.made.items():
         await _close(f"The provider of {name}", provider)
 
 

@@ -218,7 +218,7 @@ async def test_a_room_that_cannot_be_closed_hides_no_outcome_and_keeps_no_other_
     home = Home(tmp_path / "h", tmp_path / "h" / "config.toml")
     with pytest.raises(KeyError) if outcome else nullcontext():
         async with opened({}, home) as app:
-            app._providers["stumbling"] = Stumbling()
+            app.providers.made["stumbling", 0] = Stumbling()
             if outcome:
                 raise outcome
     assert "stumbling could not be cleared up" in caplog.text

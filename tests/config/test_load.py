@@ -105,7 +105,7 @@ BAD_LINES = [
         "[weather]\nwind = 5",
         1,
         "[weather]",
-        "there is no section [weather]; the sections are answers, budgets, catalog, compaction, context, guard,",
+        "there is no section [weather]; the sections are answers, budgets, catalog, circuits, compaction,",
     ),
     ("[model]\nname = 'a:b'", 1, "model", "model is a value, not a section"),
     ("[limits.daily]\nturns = 5", 1, "[limits.daily]", "there is no section [limits.daily]"),
@@ -127,6 +127,17 @@ BAD_LINES = [
     ('[sandbox]\nread = ["tools", "/", "~"]', 2, "sandbox.read", "must begin with / or ~/"),
     ('[sandbox]\nread = ["~"]', 2, "sandbox.read", "is everything; name the folders"),
     ('[sandbox]\nmode = "docker"', 2, "sandbox.mode = 'docker'", "one of bubblewrap, auto, landlock, unsafe"),
+    ("[circuits]\nfailures = 0", 2, "circuits.failures = 0", "a whole number from 1 to 1,000"),
+    ("[circuits]\nfailures = 1001", 2, "circuits.failures = 1001", "a whole number from 1 to 1,000"),
+    ('[circuits]\ncooldown = "0s"', 2, "circuits.cooldown = '0s'", "from 1s to 1d"),
+    ('[rates."openai:*"]\nrequests_per_minute = 0', 2, "requests_per_minute = 0", "a whole number from 1"),
+    ("[rates.home]\ntokens_per_minute = -5", 2, "rates.home.tokens_per_minute = -5", "a whole number from 1"),
+    ("[rates.home]\nconcurrent = 1.5", 2, "rates.home.concurrent = 1.5", "a whole number from 1"),
+    ('[rates."user:ann"]\nburst = 0', 2, "burst = 0", "from 1s to 1h"),
+    ("[rates.home]\nrequests_per_min = 5", 2, "rates.home.requests_per_min", "requests_per_minute"),
+    ("[rates.hom]\nconcurrent = 5", 2, "rates.hom.concurrent", "'hom' can match nothing: use PROVIDER:MODEL"),
+    ("[providers.openai]\napi_key_env = []", 2, "api_key_env = []", "the name of an environment variable"),
+    ('[providers.openai]\napi_key_env = ["A", "b c"]', 2, "api_key_env", "or a list"),
     ("[repeat]\nnote = 9", 2, "repeat.note = 9", "less than repeat.stop = 8"),
     ("[compaction]\nto = 0.8", 2, "compaction.to = 0.8", "less than compaction.at = 0.75"),
     ("[compaction]\nat = 0.96", 2, "compaction.at = 0.96", "0.95"),
@@ -298,7 +309,7 @@ def test_providers_and_catalog_are_read_by_name(home: Path) -> None:
         '[catalog."openai:my-*"]\ninput_usd_per_mtok = 1\ncontext_tokens = 128000\n'
     )
     config = loaded(home)
-    assert config.providers == {"openai": ProviderSettings("http://127.0.0.1:8000/v1", "MY_KEY")}
+    assert config.providers == {"openai": ProviderSettings("http://127.0.0.1:8000/v1", ("MY_KEY",))}
     assert config.catalog == {"openai:my-*": CatalogEntry(input_usd_per_mtok=1.0, context_tokens=128_000)}
 
 

@@ -95,6 +95,12 @@ TABLE = [
     *[budget(name, '"1000"') for name in SCOPES],
     Row("budgets.zone", '[budgets]\nzone = "Europe/Berlin"', trusted="may not set it"),
     Row("budgets.when_reached", '[budgets]\nwhen_reached = "park"', trusted="may not set it"),
+    Row("circuits.failures", "circuits.failures = 9", trusted="may not set it"),
+    Row("circuits.cooldown", 'circuits.cooldown = "1s"', trusted="may not set it"),
+    *[
+        Row(f"rates.*.{name}", "", f"[rates.home]\n{name} = 5")
+        for name in ("requests_per_minute", "tokens_per_minute", "concurrent", "burst")
+    ],
     posture("autonomy", '"full"'),
     posture("approve_by", '"prompt"'),
     posture("limits.turns", "9_999"),

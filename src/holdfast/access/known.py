@@ -18,7 +18,7 @@ def known_secrets(config: Config, environ: Mapping[str, str]) -> dict[str, str]:
     the key of the stored secrets, if it is in a file.
     """
     names = {name for entry in PROVIDERS.values() for name in entry.key_env}
-    names |= {said.api_key_env for said in config.providers.values() if said.api_key_env}
+    names |= {name for said in config.providers.values() for name in said.api_key_env}
     keys = {name: value for name in names if (value := environ.get(name, "").strip())}
     in_file = key_in_file(environ)
     return named_secrets(environ) | keys | ({KEY_FILE_VARIABLE: in_file} if in_file else {})

@@ -44,7 +44,7 @@ class ProviderKeys(msgspec.Struct, frozen=True):
     def variables(self, entry: Entry) -> tuple[str, ...]:
         """The variables in which a provider's key is looked for."""
         said = self.config.providers.get(entry.name)
-        return (said.api_key_env,) if said and said.api_key_env else entry.key_env
+        return said.api_key_env if said and said.api_key_env else entry.key_env
 
     def secret(self, entry: Entry) -> str:
         """The name of the stored secret that is the provider's key; empty: a variable has the key."""
@@ -54,26 +54,30 @@ class ProviderKeys(msgspec.Struct, frozen=True):
     def variable_key(self, entry: Entry) -> str:
         """Return the key in the variable that the configuration names, else in the usual ones; empty if none has
         one."""
-        return next(
-            (key for name in self.variables(entry) if (key := self.environ.get(name, "").strip())), ""
-        )
+        return next(iter(self._variable_keys(self.variables(entry))), "")
 
-    def api_key(self, entry: Entry, stored: StoredSecrets) -> str:
-        """Return the key of a provider; empty if it has none.
+    def _variable_keys(self, names: Sequence[str]) -> list[str]:
+        return [key for name in names if (key := self.environ.get(name, "").strip())]
+
+    def api_keys(self, entry: Entry, stored: StoredSecrets) -> tuple[str, ...]:
+        """Return the keys of a provider in the order in which they are used: the stored one, and those of the
+        variables that the configuration names. Of the usual variables only the first one counts that has a key. An
+        empty one if it has none.
 
         Raises:
             UsageError: the configuration names a secret that is not stored, or that may not be sent there.
         """
-        name = self.secret(entry)
+        said, name = self.config.providers.get(entry.name), self.secret(entry)
+        named = self._variable_keys(said.api_key_env) if said is not None else []
         if not name:
-            return self.variable_key(entry)
+            return tuple(dict.fromkeys(named)) or (self.variable_key(entry),)
         address, use = address_of(entry, self.base_url(entry)), self.config.secrets.get(name)
         if use is not None and use.hosts and not _may_go(use.hosts, address):
             raise UsageError(
                 f"The secret {name} may not be sent to {entry.name}, at {address}.",
                 hint=f"Name that host in [secrets.{name}] hosts, or leave the hosts out.",
             )
-        return stored.value(name)
+        return tuple(dict.fromkeys([stored.value(name), *named]))
 
 
 def _may_go(hosts: Sequence[str], address: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
-from holdfast.config import models, money, secrets
+from holdfast.config import models, money, secrets, services
 from holdfast.config.money import IDLE_MAX_S, TOKENS_MAX, TURNS_MAX
 from holdfast.config.values import (
     Kind,
@@ -180,6 +180,11 @@ KEYS: tuple[Key, ...] = (
         for row in money.SPENDING
     ),
     *(Key(f"{money.BUDGETS}.{row.name}", row.kind, row.about, row.default) for row in money.PERIODS),
+    *(Key(f"{services.CIRCUITS}.{row.name}", row.kind, row.about, row.default) for row in services.OPENING),
+    *(
+        Key(f"{services.RATES}.*.{row.name}", row.kind, row.about, None, "tighten", money.less)
+        for row in services.SPEED
+    ),
     Key("postures.*.autonomy", _AUTONOMY, "Like the key of that name."),
     Key("postures.*.approve_by", _APPROVE_BY, "Like the key of that name."),
     *(

@@ -24,6 +24,7 @@ from holdfast.config.hooks import Owners, check_hooks, hooks_of, owners
 from holdfast.config.keys import KEYS
 from holdfast.config.paths import ADMIN_FILE, PROJECT_FILE, Home, admin_files
 from holdfast.config.postures import POSTURES
+from holdfast.config.services import wrong_names
 from holdfast.config.settings import DEFAULT_ORIGIN, HOOKS, Config, Ignored, Layer, Setting, build
 from holdfast.config.sources import (
     NEAR,
@@ -212,6 +213,7 @@ def _merge(sources: list[Source], problems: list[str], workspace: Path | None = 
                         continue
             settings[given.name] = _set(given, before, source.layer)
             unknown += _unknown_tools(given)
+    problems += wrong_names(names, {key: setting.origin for key, setting in settings.items()})
     _check_order(settings, "repeat.note", "repeat.stop", problems)
     _check_order(settings, "compaction.to", "compaction.at", problems)
     if settings["sandbox.mode"].value == "unsafe":

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import msgspec
 
 from holdfast.config import secrets
-from holdfast.config.values import Kind, choice, number, text, variable
+from holdfast.config.values import Kind, choice, number, text, variables
 from holdfast.protocol.limits import Effort, ModelFacts, ModelOptions
 
 EFFORT = "effort"
@@ -41,7 +41,7 @@ ROWS: tuple[Row, ...] = (
         text(r"https?://[^\s/?#@]+(?:/[^\s?#]*)?", "an http:// or https:// address without user or query"),
         "The address of the provider.",
     ),
-    Row("providers.*.api_key_env", variable(), "The variable that contains the key."),
+    Row("providers.*.api_key_env", variables(), "The variable that contains the key, or several, in order."),
     Row("providers.*.api_key_secret", secrets.NAMED, "The stored secret that is the key."),
     Row("providers.*.cache", choice("auto", "blocks", "off"), "How it learns what to keep in its cache."),
     Row("providers.*.cache_ttl", choice("5m", "1h"), "How long it keeps that."),
@@ -67,7 +67,7 @@ class ProviderSettings(msgspec.Struct, frozen=True):
     """What a user sets for one provider; empty means not set."""
 
     base_url: str = ""
-    api_key_env: str = ""
+    api_key_env: tuple[str, ...] = ()
     api_key_secret: str = ""
     cache: Literal["auto", "blocks", "off"] = "auto"
     cache_ttl: Literal["5m", "1h"] = "5m"
@@ -99,7 +99,7 @@ def options_for(
 
     `comes_first`: this effort was said with a flag or a variable. Otherwise it counts for models without their own.
     """
-    matching = sorted((glob for glob in globs if fnmatchcase(name, glob)), key=_literal)
+    matching = sorted((glob for glob in globs if fnmatchcase(name, glob)), key=literal)
     said: dict[str, Any] = {EFFORT: effort}
     for glob in matching:
         said |= globs[glob]
@@ -122,5 +122,6 @@ def left_out(facts: ModelFacts, wished: ModelOptions) -> tuple[str, ...]:
     )
 
 
-def _literal(glob: str) -> tuple[int, str]:
+def literal(glob: str) -> tuple[int, str]:
+    """Return how specific a glob is, to sort by."""
     return len(glob) - sum(map(glob.count, "*?[]")), glob

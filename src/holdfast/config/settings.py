@@ -13,7 +13,9 @@ import msgspec
 from holdfast.config.models import EFFORT, OPTIONS, ProviderSettings, left_out, options_for, providers_of
 from holdfast.config.money import budgets_of
 from holdfast.config.secrets import FORMAT, HEADER, SECTION
+from holdfast.config.services import RATES, circuits_of
 from holdfast.protocol.budgets import Budgets
+from holdfast.protocol.circuits import CircuitRules
 from holdfast.protocol.hooks import HookSource
 from holdfast.protocol.limits import NO_TOOL_CALL_LIMIT, Limits, ModelFacts, ModelOptions
 from holdfast.protocol.notify import NotifyAbout
@@ -125,6 +127,9 @@ class Config(msgspec.Struct, frozen=True):
     zone: str
     """Empty: this machine's."""
     budgets: Budgets
+    circuits: CircuitRules
+    rates: dict[str, dict[str, Any]]
+    """How fast services may be called, by glob."""
     undo_keep_s: float
     """How long the content of edited files is kept."""
     tool_packages: tuple[str, ...]
@@ -224,6 +229,8 @@ def build(
         wait_s=float(value["guard.wait_s"]),
         zone=value.get("prompt.zone") or "",
         budgets=budgets_of(value),
+        circuits=circuits_of(value),
+        rates=_group(RATES, value, names),
         undo_keep_s=value["undo.keep"],
         tool_packages=value["tools.packages"],
         notify_on=tuple(value["notify.on"]) if value.get("notify.command") else (),

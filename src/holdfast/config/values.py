@@ -306,6 +306,25 @@ def variable() -> Kind:
     return text(_VARIABLE.pattern, "the name of an environment variable, like OPENAI_API_KEY")
 
 
+def variables() -> Kind:
+    """The name of an environment variable, or several names."""
+
+    def read(value: Any) -> tuple[str, ...]:
+        names = [value] if isinstance(value, str) else _listed(value)
+        if not names or not all(isinstance(each, str) and _VARIABLE.fullmatch(each) for each in names):
+            raise ValueError
+        return tuple(dict.fromkeys([str(each) for each in names]))
+
+    one = {"type": "string", "pattern": f"^(?:{_VARIABLE.pattern})$"}
+    several = {"type": "array", "items": one, "minItems": 1, "maxItems": LIST_MAX}
+    allowed = 'the name of an environment variable, like OPENAI_API_KEY, or a list, like ["KEY_A", "KEY_B"]'
+    return Kind(read, allowed, {"anyOf": [one, several]}, _one_or_several)
+
+
+def _one_or_several(names: tuple[str, ...]) -> Any:
+    return names[0] if len(names) == 1 else list(names)
+
+
 def spoken(seconds: float) -> str:
     """Return a duration as people write it: `1h30m`."""
     left, words = int(seconds), ""

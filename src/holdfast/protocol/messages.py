@@ -165,7 +165,7 @@ class ModelReply(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     number and an estimate counts."""
     received_bytes: int = 0
     """How much came, where that is more than the parts have: half a tool call, say."""
-    hold_s: float = 0.0
+    quiet_s: float = 0.0
     """How long the service wants no further calls: a limit is used up."""
     verdict: Verdict | None = None
     """Whether the answer matches the schema of its run. The runtime adds it; no provider does."""

@@ -31,7 +31,7 @@ class ModelFailure(msgspec.Struct, frozen=True):
     """The parts that it may have charged without saying so; none where it refused."""
     received_bytes: int = 0
     """How much had come."""
-    hold_s: float = 0.0
+    quiet_s: float = 0.0
     """How long the service wants no further calls."""
 
 

@@ -148,7 +148,7 @@ def retry_after_s(headers: Mapping[str, str], now_s: float) -> float | None:
     return None if wait_s is None else min(max(wait_s, 0.0), LONGEST_WAIT_S)
 
 
-def hold_s(status: int, headers: Mapping[str, str]) -> float:
+def quiet_s(status: int, headers: Mapping[str, str]) -> float:
     """Return how long the server wants no further calls with this key: it says so with a refusal, or any response
     says that a limit is used up. 0: it does not say.
     """

@@ -15,7 +15,7 @@ from holdfast.protocol.failures import Failure
 from holdfast.protocol.messages import ModelReply
 from holdfast.protocol.outcomes import ModelCut, ModelFailure
 from holdfast.protocol.ports import ModelAttempt, OnDelta, Wire
-from holdfast.providers.errors import BadResponse, from_status, hold_s
+from holdfast.providers.errors import BadResponse, from_status, quiet_s
 from holdfast.providers.http import USUAL_LINK, HttpPool, Link, NoResponse, Response
 from holdfast.providers.objects import is_json
 from holdfast.providers.sse import MAX_EVENT_BYTES, Event, EventParser, EventTooLarge, Heard
@@ -112,8 +112,8 @@ class NativeProvider:
                 kept=kept,
             )
             result: ModelReply | ModelFailure = _read(response, reader, model, streamed_bytes, kept)
-            if isinstance(response, Response) and (wait_s := hold_s(response.status, response.headers)):
-                result = replace(result, hold_s=wait_s)
+            if isinstance(response, Response) and (wait_s := quiet_s(response.status, response.headers)):
+                result = replace(result, quiet_s=wait_s)
         except BadResponse as bad:
             result = _charged(bad.failure, reader)
         except EventTooLarge:

@@ -136,17 +136,17 @@ class Exchange:
         left = self._left.pop(key, None)
         if left is None or not (left.circuit or self._ports.rate is not None):
             return None
-        hold_s, reason, used = 0.0, "", None
+        quiet_s, reason, used = 0.0, "", None
         if isinstance(result, ModelFailure):
-            hold_s, reason = result.hold_s, in_full(result.failure)[:REASON_CHARS]
+            quiet_s, reason = result.quiet_s, in_full(result.failure)[:REASON_CHARS]
         elif isinstance(result, ModelReply):
-            hold_s = result.hold_s
-            reason = "A limit of the service is used up." if hold_s else ""
+            quiet_s = result.quiet_s
+            reason = "A limit of the service is used up." if quiet_s else ""
             used = result.usage.total_tokens if not result.estimated else None
         caller = Caller(self.session, key, self._epoch)
-        hold_ms = int(hold_s * 1000) if left.circuit else 0
+        quiet_ms = int(quiet_s * 1000) if left.circuit else 0
         return CallEnded(
-            caller, left.circuit, verdict_of(result), hold_ms, reason, used, self._ports.circuits
+            caller, left.circuit, verdict_of(result), quiet_ms, reason, used, self._ports.circuits
         )
 
     def _usable(self, model: ModelFacts) -> Sequence[tuple[int, str]]:
