@@ -239,9 +239,9 @@ class SessionController:
         Raises:
             What `begin` raises: nothing was accepted. What `drive` raises.
         """
-        if (
-            self._ports.budgets.is_set
-        ):  # what a session reserves is freed by its next driver, so it has to exist
+        # What a session reserves is freed by its next driver, and its calls count as long as it has its lease. So it
+        # has to exist.
+        if self._ports.budgets.is_set or self._ports.rate is not None:
             session = await self.begin(key, principal, body)
             on_begun(session)
             return await self.drive(session)
