@@ -35,6 +35,7 @@ class Bench:
         self.workspace = workspace
         self.tools = tools
         self.heard: list[str] = []
+        self.capabilities: tuple[object, ...] = (make_redactor(),)
         self.settings = settings_with(ModelFacts("script", "x"), str(workspace), autonomy="full")
 
     def context(self, **changes: Any) -> CallContext:
@@ -47,7 +48,7 @@ class Bench:
             600.0,
             self.heard.append,
             never_over,
-            capabilities=(make_redactor(),),
+            capabilities=self.capabilities,
         )
         return msgspec.structs.replace(plain, **changes)
 

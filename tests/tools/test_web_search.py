@@ -12,13 +12,18 @@ import pytest
 
 from holdfast.policy.protected import Own
 from holdfast.protocol.allowed import WrongEntry
+from holdfast.protocol.circuits import Caller, CircuitRules
 from holdfast.protocol.ports import RawResult
 from holdfast.protocol.search import engine_of
 from holdfast.protocol.settings import changed
 from holdfast.protocol.tools import Allowed, Refused
 from holdfast.redact import make_redactor
+from holdfast.storage.volatile import VolatileStore
+from holdfast.testing.clock import JumpingClock
+from holdfast.testing.driving import TERM_MS, Driving, drive
 from holdfast.tools.builtin import make_tools
 from holdfast.tools.engines import Hit
+from holdfast.tools.outside import BUSY, QUIET, Outside
 from holdfast.tools.web import Web
 from holdfast.tools.web_search import ENGINE_S, MAX_CHARS, _shown
 from tests.tools.conftest import Bench
@@ -304,6 +309,61 @@ async def test_a_failure_is_not_remembered(engines: Engines) -> None:
     assert (await engines.search()).status == "error"
     engines.servers["exa"].answers["/search"] = exa(ROWS)
     assert (await engines.search()).status == "ok"
+
+
+@pytest.mark.requirement("A10", "A2")
+async def test_each_engine_has_a_circuit_that_all_sessions_share(engines: Engines) -> None:
+    clock = JumpingClock()
+    store = VolatileStore(clock)
+    one, two = await drive(store, 1), await drive(store, 2)
+
+    def work_for(driving: Driving) -> None:
+        caller = Caller(driving.session, "t1.c1", driving.lease.epoch)
+        outside = Outside(store, caller, CircuitRules(failures=2, cooldown_ms=30_000))
+        engines.bench.capabilities = (make_redactor(), outside)
+
+    engines.servers["exa"].answers["/search"] = response("no", status="500 Oh")
+    engines.listed("exa", "tavily")
+    work_for(one)
+    for number in range(2):
+        assert "exa answered with status 500" in (await engines.search(f"q{number}")).text
+    work_for(two)
+    shown = (await engines.search("q2")).text
+    assert shown.startswith(f"[2 results by tavily; exa {BUSY}]")
+    assert (engines.asked("exa"), engines.asked("tavily")) == (2, 3)
+    (circuit,) = await store.circuits()
+    assert circuit.name.startswith("web_search:exa=")
+    assert circuit.reason == "exa answered with status 500"
+    engines.servers["exa"].answers["/search"] = exa(ROWS)
+    clock.advance(30)
+    await store.renew([one.lease, two.lease], TERM_MS)
+    assert (await engines.search("q3")).text.startswith("[2 results by exa]")
+    (circuit,) = await store.circuits()
+    assert (circuit.is_open, circuit.failures) == (False, 0)
+
+
+@pytest.mark.requirement("A10", "A2")
+@pytest.mark.parametrize(
+    ("answer", "failures", "then"),
+    [
+        (response("no", status="401 Unauthorized"), 0, "exa answered with status 401"),
+        (response("no", status="429 Slow", headers=("Retry-After: 60",)), 0, f"exa {QUIET}"),
+        (response("[]", "application/json"), 1, f"exa {BUSY}"),
+        (response("", status="302 Found", headers=("Location: https://evil.example/",)), 0, "exa failed (Refused"),
+    ],
+)  # fmt: skip
+async def test_what_an_engine_says_counts_as_it_does_for_models(
+    engines: Engines, answer: bytes, failures: int, then: str
+) -> None:
+    store = VolatileStore(JumpingClock())
+    driving = await drive(store)
+    outside = Outside(store, Caller(driving.session, "t1.c1", 1), CircuitRules(failures=1))
+    engines.bench.capabilities = (make_redactor(), outside)
+    engines.servers["exa"].answers["/search"] = answer
+    engines.listed("exa", "tavily")
+    assert (await engines.search("q1")).status == "ok"
+    assert [each.failures for each in await store.circuits()] in ([], [failures])
+    assert (await engines.search("q2")).text.startswith(f"[2 results by tavily; {then}")
 
 
 @pytest.mark.requirement("C12", "C13")

@@ -71,6 +71,7 @@ COMMANDS: Mapping[str, tuple[Row, ...]] = {
     ),
     "Care": (
         Row("doctor", "holdfast.cli.doctor:doctor", "Check this installation."),
+        Row("circuits", "holdfast.cli.circuits:circuits", "List services that fail, and call them again."),
         Row("fsck", "holdfast.cli.admin:fsck", "Check every record of a home for damage."),
         Row("export", "holdfast.cli.archive:export", "Write a session to a file."),
         Row("import", "holdfast.cli.archive:import_", "Read a session from a file."),

@@ -13,7 +13,7 @@ import shlex
 import shutil
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Annotated, Literal
@@ -27,14 +27,17 @@ from holdfast.app import factories, factory, facts_of, open_sandbox, open_store,
 from holdfast.cli.copied import told_copies
 from holdfast.cli.found import find_providers
 from holdfast.cli.options import HomeFlag, JsonFlag, home_of
+from holdfast.cli.reading import reading
 from holdfast.cli.terminal import say, say_json, with_commands
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.config.load import UNSAFE, load
 from holdfast.config.notices import unknowns
 from holdfast.config.paths import Home
 from holdfast.config.settings import Config
+from holdfast.core.circuits import state_of
 from holdfast.depths import walked
 from holdfast.errors import ConfigError, HoldfastError, SandboxUnavailable, StorageError, UsageError
+from holdfast.protocol.circuits import Circuit
 from holdfast.protocol.counts import counted
 from holdfast.protocol.hooks import HookSource
 from holdfast.protocol.search import KEY_VARIABLES, engine_of
@@ -42,6 +45,7 @@ from holdfast.storage.errors import storage_errors
 from holdfast.storage.home import DATABASE, was_used
 from holdfast.tools.traces import Traces
 from holdfast.views.lines import Line, Span, neutral
+from holdfast.views.services import when_called
 
 _NO_GROUPS = "limits hold for each process, and Holdfast counts processes; it uses no groups of the kernel"
 _PROXY_PROBE = "holdfast.sandbox.proxy_probing:attempt"
@@ -166,6 +170,27 @@ def check_database(home: Home) -> Iterator[Finding]:
     else:
         told = "there is no database yet" if size is None else f"{path} opens, {size / (1 << 20):.1f} MiB"
         yield Finding("database", "ok", told)
+
+
+def check_circuits(home: Home) -> Iterator[Finding]:
+    """Check whether services fail, or want no calls for a while."""
+    try:
+        found = asyncio.run(_circuits(home)) if was_used(home.folder) else []
+    except (StorageError, OSError):  # the check of the database says it
+        return
+    waiting = [each for each in found if each.is_open or each.asked_ms]
+    for each in waiting:
+        told = f"{each.name} is {state_of(each, each.at).replace('_', ' ')}; calls: {when_called(each)}"
+        told += f"; it was: {each.reason}" if each.reason else ""
+        hint = f"When it works again: `holdfast circuits reset {shlex.quote(each.name)}`."
+        yield Finding("circuits", "warning", told, hint)
+    if not waiting:
+        yield Finding("circuits", "ok", "every service may be called")
+
+
+async def _circuits(home: Home) -> Sequence[Circuit]:
+    async with reading(home) as store:
+        return await store.circuits()
 
 
 async def _ask(home: Home) -> None:
@@ -374,9 +399,8 @@ def check_commands(home: Home) -> Iterator[Finding]:
 
 
 CHECKS: tuple[Check, ...] = (
-    check_python, check_home, check_database, check_config, check_keys, check_shell, check_sandbox,
-    check_egress, check_secrets, check_hooks, check_copies,
-    check_commands, check_disk,
+    check_python, check_home, check_database, check_config, check_keys, check_circuits, check_shell, check_sandbox,
+    check_egress, check_secrets, check_hooks, check_copies, check_commands, check_disk,
 )  # fmt: skip
 
 

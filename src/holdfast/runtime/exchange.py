@@ -22,6 +22,7 @@ from holdfast.protocol.outcomes import AttemptResult, CircuitMet, ModelFailure, 
 from holdfast.protocol.rates import Draw, Rate
 from holdfast.protocol.services import FREE, Answer, Outgoing
 from holdfast.runtime.ports import Ports
+from holdfast.tools.outside import Outside
 
 REFUSED_MS = 300_000
 """A key that was refused is not used for this time, as long as there is another one."""
@@ -114,6 +115,11 @@ class Exchange:
         if outgoing.circuit or outgoing.draw.rates:
             return await store.may_call(outgoing, claim)
         return FREE if claim is None else Answer(claimed=await store.reserve(claim))
+
+    def outside(self, key: str) -> Outside:
+        """Return what a call of a tool asks about services."""
+        caller = Caller(self.session, key, self._epoch)
+        return Outside(self._ports.store, caller, self._ports.circuits)
 
     def which(self, key: str) -> int:
         """Return the place of the key that an attempt uses."""

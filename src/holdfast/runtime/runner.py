@@ -379,7 +379,7 @@ class Runner:
             offers=lambda name: any(spec.name == name for spec in self._ports.tools.specs(settings)),
             policy=settings.policy,
             reads_images=facts(state).reads_images,
-            capabilities=(original.redact,),
+            capabilities=(original.redact, self._exchange.outside(call.call_id)),
         )
         try:
             async with self._ports.tools.place(self._session, call.resources or ()):

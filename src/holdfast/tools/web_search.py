@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.policy.urls import Misread, target_of
+from holdfast.protocol.circuits import Verdict
 from holdfast.protocol.counts import counted
 from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.protocol.search import WEB_SEARCH, SearchEngine, engine_of
+from holdfast.providers.errors import quiet_s
 from holdfast.redact import Redactor, make_redactor
 from holdfast.tools.cache import Cache
 from holdfast.tools.engines import ENGINES, SNIPPET_CHARS, Engine, Hit, NoAnswer, decoded, needs_key
+from holdfast.tools.outside import outside_of
 from holdfast.tools.page import Pages
 from holdfast.tools.readers import reader
 from holdfast.tools.schema import arguments_object
@@ -28,12 +31,24 @@ ENGINE_S = 10.0
 """The longest that one engine takes."""
 TTL_MS = 15 * 60_000
 MAX_CACHED = 256
+REFUSED = "Refused by policy"
+"""How a refusal of ours begins."""
 _TITLE_CHARS = 150
 _SPARE_CHARS = 12
 """The number and the line breaks of each result."""
 _redact = make_redactor()
 
 Key = tuple[tuple[str, ...], str, int]
+
+
+class _Answer(NamedTuple):
+    """What an engine said."""
+
+    found: list[Hit] | str
+    """Its results, or why there are none, as the end of a sentence."""
+    verdict: Verdict
+    quiet_s: float = 0.0
+    """How long it wants no further calls."""
 
 
 class WebSearch(Unplanned):
@@ -69,8 +84,9 @@ class WebSearch(Unplanned):
         if known is not None:
             return _result(*known, failures=[], is_cached=True)
         failures: list[str] = []
-        for entry in map(engine_of, listed):
-            answer = await self._answer(entry, query, limit, context)
+        for each in listed:
+            entry = engine_of(each)
+            answer = await self._asked(f"{WEB_SEARCH}:{each}", entry, query, limit, context)
             if isinstance(answer, str):
                 failures.append(f"{entry.name} {answer}")
                 continue
@@ -80,28 +96,51 @@ class WebSearch(Unplanned):
         why = "; ".join(failures) or "none is configured ([search] engines)"
         return RawResult("error", f"No search engine answered: {why}.")
 
-    async def _answer(
-        self, entry: SearchEngine, query: str, limit: int, context: CallContext
+    async def _asked(
+        self, circuit: str, entry: SearchEngine, query: str, limit: int, context: CallContext
     ) -> list[Hit] | str:
-        """Return what an engine found, or why it did not answer, as the end of a sentence."""
-        from holdfast.tools.egress import Request
-
-        variable = needs_key(entry)
+        """Return what an engine found, or why it did not answer, as the end of a sentence. One that fails again and
+        again is not asked for a while."""
+        variable, outside = needs_key(entry), outside_of(context)
         key = self._web.key_of(variable) if variable else ""
         if variable and not key:
             return f"has no key: {variable} is not set"
+        if outside is None:
+            return (await self._answer(entry, key, query, limit, context)).found
+        if why := await outside.why_not(circuit):
+            return why
+        try:
+            answer = await self._answer(entry, key, query, limit, context)
+        except BaseException:  # it was cancelled: that says nothing about the engine
+            await outside.ended(circuit, "neither")
+            raise
+        reason = answer.found if isinstance(answer.found, str) else ""
+        await outside.ended(
+            circuit, answer.verdict, f"{entry.name} {reason}" if reason else "", answer.quiet_s
+        )
+        return answer.found
+
+    async def _answer(
+        self, entry: SearchEngine, key: str, query: str, limit: int, context: CallContext
+    ) -> _Answer:
+        from holdfast.tools.egress import Request
+
         engine: Engine = ENGINES[entry.name](entry)
         asked = engine.ask(query, limit, key)
         request = Request(asked.method, asked.url, asked.headers, asked.body)
         response = await self._web.exchange(request, context, is_text, (entry.host,), ENGINE_S)
         if isinstance(response, RawResult):
-            return f"failed ({response.text.rstrip('.')})"
+            is_refused = response.text.startswith(REFUSED)
+            told = f"failed ({response.text.rstrip('.')})"
+            return _Answer(told, "neither" if is_refused else "fails")
+        quiet = quiet_s(response.status, response.headers)
         if response.status != 200:
-            return f"answered with status {response.status}"
+            verdict: Verdict = "fails" if response.status >= 500 else "neither"
+            return _Answer(f"answered with status {response.status}", verdict, quiet)
         try:
-            return engine.hits(await self._read(engine, response, context))
+            return _Answer(engine.hits(await self._read(engine, response, context)), "works", quiet)
         except NoAnswer as error:
-            return str(error)
+            return _Answer(str(error), "fails", quiet)
 
     async def _read(self, engine: Engine, response: Response, context: CallContext) -> Any:
         if not engine.is_page:
