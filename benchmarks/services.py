@@ -12,6 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
+from holdfast.protocol.budgets import Bucket, Claim, Reservation
 from holdfast.protocol.circuits import CallEnded, Caller
 from holdfast.protocol.events import MessageReceived
 from holdfast.protocol.rates import Draw, Rate
@@ -38,17 +39,21 @@ async def _rows(home: Path) -> list[Row]:
     for _ in range(3):
         await store.ended(CallEnded(_caller(driving, 0), "broken", "fails"))
     rows = [
-        await _row(driving, "a service without trouble", "works", ()),
+        await _row(driving, "a service without trouble", "works", (), has_end=False),
         await _row(driving, "one that failed before", "failed", ()),
         await _row(driving, "two allowances", "works", (("model", LARGE), ("home", LARGE))),
     ]
+    rows.append(await _with_budget(driving))
     (refused_us,) = await _best_us(lambda number: store.may_call(_outgoing(driving, "broken", number, ())))
     rows.append({"call": "a circuit that is open", "question_us": refused_us, "with_its_end_us": refused_us})
     await store.aclose()
     return rows
 
 
-async def _row(driving: Driving, call: str, service: str, rates: tuple[tuple[str, Rate], ...]) -> Row:
+async def _row(
+    driving: Driving, call: str, service: str, rates: tuple[tuple[str, Rate], ...], *, has_end: bool = True
+) -> Row:
+    """`has_end`: the end of a call that works is told. It is not, if none before has failed."""
     store = driving.store
 
     async def ask(number: int) -> None:
@@ -60,10 +65,45 @@ async def _row(driving: Driving, call: str, service: str, rates: tuple[tuple[str
     async def both(number: int) -> None:
         await ask(number)
         ended = CallEnded(_caller(driving, number), service, "works", used_tokens=9)
-        await driving.commit(MessageReceived("ended"), ended=(ended,))
+        await driving.commit(MessageReceived("ended"), ended=(ended,) if has_end else ())
 
     asks_us, commit_us, whole_us = await _best_us(ask, commit, both)
     return {"call": call, "question_us": asks_us, "with_its_end_us": whole_us - commit_us}
+
+
+async def _with_budget(driving: Driving) -> Row:
+    """Return what two allowances add to a call that has to reserve money in the same transaction."""
+    store, budgets = (
+        driving.store,
+        (Bucket("home", 1 << 50), Bucket("session", 1 << 50, session=driving.session)),
+    )
+    rates = (("model", LARGE), ("home", LARGE))
+
+    def claim(number: int) -> Claim:
+        key = _caller(driving, number).key
+        return Claim(Reservation(driving.session, key, 1, "owner", 100), 50, budgets)
+
+    async def reserve(number: int) -> None:
+        await store.reserve(claim(number))
+
+    async def ask(number: int) -> None:
+        assert (await store.may_call(_outgoing(driving, "works", number, rates), claim(number))).later is None
+
+    async def only_money(number: int) -> None:
+        await reserve(number)
+        await driving.commit(MessageReceived("ended"), reserves=())
+
+    async def both(number: int) -> None:
+        await ask(number)
+        ended = CallEnded(_caller(driving, number), "works", "works", used_tokens=9)
+        await driving.commit(MessageReceived("ended"), ended=(ended,), reserves=())
+
+    reserve_us, ask_us, money_us, whole_us = await _best_us(reserve, ask, only_money, both)
+    return {
+        "call": "the same, with money reserved",
+        "question_us": ask_us - reserve_us,
+        "with_its_end_us": whole_us - money_us,
+    }
 
 
 def _caller(driving: Driving, number: int) -> Caller:

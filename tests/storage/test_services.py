@@ -16,7 +16,7 @@ import pytest
 from holdfast.protocol.circuits import CallEnded, Caller
 from holdfast.protocol.moments import Moment
 from holdfast.protocol.rates import Draw, Rate
-from holdfast.protocol.services import Outgoing
+from holdfast.protocol.services import FREE, Outgoing
 from holdfast.storage import services
 from holdfast.storage.home import connect
 from holdfast.storage.sqlite import SqliteStore
@@ -147,7 +147,7 @@ async def test_a_circuit_that_lets_calls_through_is_not_written(tmp_path: Path) 
     with connect(store.path, 1.0) as connection:
         before = connection.total_changes
         services.ended(connection, [CallEnded(Caller("s", "m3", 1), NAME, "works")], Moment(1, 1))
-        assert services.is_clear(connection, NAME)
+        assert services.free_call(connection, NAME) == FREE
         assert connection.total_changes == before
     connection.close()
     await store.aclose()

@@ -10,7 +10,7 @@ from holdfast.core.rates import corrected, decide_draw
 from holdfast.protocol.circuits import CallEnded, Caller, Circuit, CircuitState, Later
 from holdfast.protocol.moments import Moment
 from holdfast.protocol.rates import Allowance, Drawn, Place
-from holdfast.protocol.services import Outgoing
+from holdfast.protocol.services import Answer, Outgoing
 
 STORED_MS = 50
 """A session that may be the probe once it is stored asks again after this time. Its wait is what stores it."""
@@ -24,13 +24,6 @@ class Decided(NamedTuple):
     """The circuit after the question; None if nothing ever failed."""
     drawn: Drawn | None
     """None: the call was not compared with any rate."""
-
-    def met(self, caller: Caller) -> CircuitState:
-        """Return the circuit as this caller meets it: `half_open` only if its call is the probe."""
-        if self.circuit is None or not self.circuit.is_open:
-            return "closed"
-        is_mine = self.circuit.probe is not None and self.circuit.probe.caller == caller
-        return "half_open" if is_mine and self.later is None else "open"
 
 
 def decide(
@@ -68,6 +61,18 @@ def decide(
     if drawn.later is not None and circuit is not None:  # it is not the probe as long as it waits
         asked = aged(circuit, now)
     return Decided(drawn.later, asked, drawn)
+
+
+def answer_of(decided: Decided, circuit: Circuit | None, outgoing: Outgoing) -> Answer:
+    """Return the answer for who asked. `circuit`: as it was before."""
+    if circuit is None:
+        return Answer(decided.later)
+    state: CircuitState = "closed"
+    if decided.circuit is not None and decided.circuit.is_open:
+        probe = decided.circuit.probe
+        is_mine = probe is not None and probe.caller == outgoing.draw.caller and decided.later is None
+        state = "half_open" if is_mine else "open"
+    return Answer(decided.later, state, circuit.reason, circuit.is_open or circuit.failures > 0)
 
 
 def circuit_after(circuit: Circuit | None, ended: CallEnded, now: Moment) -> Circuit | None:

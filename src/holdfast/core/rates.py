@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -18,6 +19,8 @@ from holdfast.protocol.rates import MINUTE_MS, Allowance, Draw, Drawn, Place, Ra
 
 LATE_MS = 10_000
 """A call that asks so much later than it was asked to has lost its place in the line."""
+_WHY: tuple[Literal["concurrent", "tokens", "requests"], ...] = ("concurrent", "tokens", "requests")
+"""Why a call waits, in the order in which reasons of the same length count."""
 LOOK_AGAIN_MS = 1_000
 """Nobody knows when a call in progress ends, so those that wait for its end look again."""
 
@@ -135,6 +138,8 @@ def _taken(allowance: Allowance, tokens: int, requests: int) -> Allowance:
 
 def _ahead(place: Place, others: Sequence[Place]) -> list[Place]:
     """Return the calls that are ahead of this one in the line."""
+    if not any(each.is_waiting for each in others):
+        return []
     # The first calls of all sessions come before the second ones, and those before the third ones. With one call of
     # each session in the line, who came first is first.
     waiting = sorted([place, *[each for each in others if each.is_waiting]], key=lambda each: each.ticket)
@@ -156,20 +161,12 @@ def _later(
     first_ms = ahead[0].left_ms - LATE_MS - elapsed_ms(ahead[0].at, left.at) if ahead else 0
     before = sum([each.tokens for each in ahead])
     waits = (
-        Later("concurrent", left.name, _wait_for_others_ms(rate, in_use, len(ahead), first_ms, draw.caller)),
-        Later(
-            "tokens",
-            left.name,
-            _wait_ms(rate.tokens_per_minute, rate.burst_ms, left.tokens, draw.tokens, before, first_ms),
-        ),
-        Later(
-            "requests",
-            left.name,
-            _wait_ms(rate.requests_per_minute, rate.burst_ms, left.requests, 1, len(ahead), first_ms),
-        ),
+        _wait_for_others_ms(rate, in_use, len(ahead), first_ms, draw.caller),
+        _wait_ms(rate.tokens_per_minute, rate.burst_ms, left.tokens, draw.tokens, before, first_ms),
+        _wait_ms(rate.requests_per_minute, rate.burst_ms, left.requests, 1, len(ahead), first_ms),
     )
-    longest = max(waits, key=lambda each: each.wait_ms)
-    return longest if longest.wait_ms else None
+    longest_ms = max(waits)
+    return Later(_WHY[waits.index(longest_ms)], left.name, longest_ms) if longest_ms else None
 
 
 def _wait_for_others_ms(rate: Rate, in_use: int, ahead: int, first_ms: int, caller: Caller) -> int:

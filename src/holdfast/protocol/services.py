@@ -31,6 +31,8 @@ class Answer(msgspec.Struct, frozen=True):
     """The circuit, as this caller meets it. `half_open`: its call is the probe."""
     reason: str = ""
     """What went wrong before, as a sentence."""
+    has_failed: bool = False
+    """Calls before it have failed. Then its success has to be told, too."""
     claimed: Claimed | None = None
     """The answer to its claim; None without one, or if the call may not go out."""
 

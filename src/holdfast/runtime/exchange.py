@@ -44,6 +44,8 @@ class Left(NamedTuple):
     """Empty: none counts."""
     which: int
     """The place of its key among those of the provider."""
+    is_noted: bool
+    """The store has noted something about it, which its end changes."""
 
 
 class Cleared(NamedTuple):
@@ -102,7 +104,8 @@ class Exchange:
             answer = await self._answer(Outgoing(circuit, draw, self._ports.circuits), claim)
             asked.append((circuit, answer))
             if answer.later is None:
-                self._left[key] = Left(circuit, which)
+                is_noted = answer.has_failed or bool(draw.rates)
+                self._left[key] = Left(circuit, which, is_noted)
                 return Cleared(None, _met(state.models.circuits, asked), answer.claimed)
             laters.append(answer.later)
             if answer.later.why in _OF_RATES:  # no other key would change that
@@ -140,7 +143,7 @@ class Exchange:
     def ended(self, key: str, result: AttemptResult) -> CallEnded | None:
         """Return what the end of an attempt says about its service; None if nothing was asked about it."""
         left = self._left.pop(key, None)
-        if left is None or not (left.circuit or self._ports.rate is not None):
+        if left is None:
             return None
         quiet_s, reason, used = 0.0, "", None
         if isinstance(result, ModelFailure):
@@ -149,11 +152,13 @@ class Exchange:
             quiet_s = result.quiet_s
             reason = "A limit of the service is used up." if quiet_s else ""
             used = result.usage.total_tokens if not result.estimated else None
-        caller = Caller(self.session, key, self._epoch)
+        verdict = verdict_of(result) if left.circuit else "neither"
         quiet_ms = int(quiet_s * 1000) if left.circuit else 0
-        return CallEnded(
-            caller, left.circuit, verdict_of(result), quiet_ms, reason, used, self._ports.circuits
-        )
+        # The usual call works, as those before it did. If another one fails meanwhile, the next success clears that.
+        if not (left.is_noted or quiet_ms or verdict == "fails"):
+            return None
+        caller = Caller(self.session, key, self._epoch)
+        return CallEnded(caller, left.circuit, verdict, quiet_ms, reason, used, self._ports.circuits)
 
     def _usable(self, model: ModelFacts) -> Sequence[tuple[int, str]]:
         """Return the circuits of the keys in their order, without refused keys; all if all are refused."""

@@ -14,12 +14,12 @@ from typing import TypeVar
 import msgspec
 
 from holdfast.core.circuits import aged
-from holdfast.core.outgoing import allowances_after, circuit_after, decide
+from holdfast.core.outgoing import allowances_after, answer_of, circuit_after, decide
 from holdfast.protocol.budgets import Claim, Claimed
 from holdfast.protocol.circuits import CallEnded, Caller, Circuit
 from holdfast.protocol.moments import Moment
 from holdfast.protocol.rates import Allowance, Place
-from holdfast.protocol.services import Answer, Outgoing
+from holdfast.protocol.services import FREE, Answer, Outgoing
 from holdfast.storage import budgets
 from holdfast.storage.reads import Term
 
@@ -43,10 +43,14 @@ _TERM = (
 )
 
 
-def is_clear(connection: sqlite3.Connection, name: str) -> bool:
-    """Return whether a call that has no rate may go out, and nothing has to be written for that."""
+def free_call(connection: sqlite3.Connection, name: str) -> Answer | None:
+    """Return the answer to a call without rates that may go out; None if something has to be written for it."""
     circuit = _circuit(connection, name)
-    return circuit is None or not (circuit.is_open or circuit.asked_ms)
+    if circuit is None:
+        return FREE
+    if circuit.is_open or circuit.asked_ms:
+        return None
+    return FREE if not circuit.failures else Answer(reason=circuit.reason, has_failed=True)
 
 
 def may_call(
@@ -86,8 +90,7 @@ def _may_call(connection: sqlite3.Connection, outgoing: Outgoing, now: Moment) -
         _put(connection, [*map(_of_allowance, drawn.allowances), *map(_of_place, drawn.places)])
         if drawn.gone:
             connection.executemany(_DROP, [(_place_name(each),) for each in drawn.gone])
-    reason = circuit.reason if circuit is not None else ""
-    return Answer(decided.later, decided.met(outgoing.draw.caller), reason)
+    return answer_of(decided, circuit, outgoing)
 
 
 def ended(connection: sqlite3.Connection, calls: Iterable[CallEnded], now: Moment) -> None:

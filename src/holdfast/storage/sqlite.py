@@ -38,7 +38,7 @@ from holdfast.protocol.rows import (
     Sought,
     Verified,
 )
-from holdfast.protocol.services import FREE, Answer, Outgoing
+from holdfast.protocol.services import Answer, Outgoing
 from holdfast.protocol.spending import Amounts, Line
 from holdfast.storage import budgets, deletion, fsck, reads, services, writes
 from holdfast.storage.blobs import YOUNG_MS, FileBlobs
@@ -239,9 +239,10 @@ class SqliteStore:
     async def may_call(self, outgoing: Outgoing, claim: Claim | None = None) -> Answer:
         self._check_open()
         # Reading one row takes a few microseconds, which another thread could not save.
-        is_short = not outgoing.draw.rates and claim is None
-        if is_short and self._answer(lambda connection: services.is_clear(connection, outgoing.circuit)):
-            return FREE
+        if not outgoing.draw.rates and claim is None:
+            free = self._answer(lambda connection: services.free_call(connection, outgoing.circuit))
+            if free is not None:
+                return free
         # As for `reserve`: the commit that starts the attempt follows.
         return await self._writer.do(
             lambda connection: services.may_call(connection, outgoing, self._now(), claim), is_synced=False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from holdfast.core.circuits import aged
-from holdfast.core.outgoing import allowances_after, circuit_after, decide
+from holdfast.core.outgoing import allowances_after, answer_of, circuit_after, decide
 from holdfast.protocol.circuits import CallEnded, Caller, Circuit
 from holdfast.protocol.moments import Moment
 from holdfast.protocol.ports import Clock
@@ -36,8 +36,7 @@ class VolatileServices:
                 del self._places[caller.session, caller.key]
             self._allowances |= {each.name: each for each in decided.drawn.allowances}
             self._places |= {(each.caller.session, each.caller.key): each for each in decided.drawn.places}
-        reason = circuit.reason if circuit is not None else ""
-        return Answer(decided.later, decided.met(outgoing.draw.caller), reason)
+        return answer_of(decided, circuit, outgoing)
 
     def ended(self, calls: Iterable[CallEnded]) -> None:
         """Do what `Services.ended` says."""
