@@ -21,7 +21,9 @@ from holdfast.protocol.budgets import Bucket
 from holdfast.protocol.codec import decode
 from holdfast.protocol.commands import Continue, Send, owner
 from holdfast.protocol.messages import Usage
-from holdfast.testing.model_replies import Rendered, Reply, render
+from holdfast.storage.home import connect
+from holdfast.storage.sqlite import SqliteStore
+from holdfast.testing.model_replies import Rendered, Reply, ReplyCall, render
 from holdfast.testing.model_server import ModelServer, Received
 
 ANN = owner("ann")
@@ -82,7 +84,12 @@ class Place:
 
 @asynccontextmanager
 async def place(
-    tmp_path: Path, server: ModelServer, config: dict[str, Any], keys: Sequence[str] = ()
+    tmp_path: Path,
+    server: ModelServer,
+    config: dict[str, Any],
+    keys: Sequence[str] = (),
+    *,
+    offers: bool = False,
 ) -> AsyncIterator[Place]:
     clock, workspace = AheadClock(), tmp_path / "work"
     workspace.mkdir(exist_ok=True)
@@ -91,7 +98,8 @@ async def place(
     said = {"model": MODEL, "catalog": FREE, "providers": {"openai": provider}} | config
     environ = {f"KEY_{number}": key for number, key in enumerate(keys)}
     home = Home(tmp_path / "home", tmp_path / "home" / "config.toml")
-    async with open_app(load_only(said), home, offers=None, environ=environ, clock=clock) as app:
+    tools = (lambda name: name == "list_dir") if offers else None
+    async with open_app(load_only(said), home, offers=tools, environ=environ, clock=clock) as app:
         yield Place(app, clock, workspace)
 
 
@@ -277,3 +285,21 @@ async def test_a_script_has_no_circuit(tmp_path: Path) -> None:
     ):
         assert status(await here.run("a:1")) == "done"
         assert await here.circuits() == {}
+
+
+@pytest.mark.requirement("C17")
+async def test_calls_of_a_tool_wait_for_the_rate_of_the_tool(tmp_path: Path) -> None:
+    looks = [Reply(tool_calls=(ReplyCall("list_dir"),)), HELLO]
+    config = {"rates": {"tool:list_dir": {"requests_per_minute": 180, "burst": "1s", "concurrent": 1}}}
+    config["rates"]["tool:grep"] = {"requests_per_minute": 1}
+    async with ModelServer(looks * 4) as server, place(tmp_path, server, config, offers=True) as here:
+        begun = asyncio.get_running_loop().time()
+        for _ in range(4):
+            assert status(await here.run("a:1")) == "done"
+        assert asyncio.get_running_loop().time() - begun > 0.3, "after three at once, one each 0.33 s"
+        store = here.app.store
+        assert isinstance(store, SqliteStore)
+        with connect(store.path, 1.0) as connection:
+            left = connection.execute("SELECT count(*) FROM services WHERE name LIKE 'place:%'").fetchone()
+        connection.close()
+        assert left == (0,), "a call that has ended has no place"

@@ -6,6 +6,7 @@ several keys: one that has to wait, or was refused, gives way to the next.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -118,6 +119,20 @@ class Exchange:
         if outgoing.circuit or outgoing.draw.rates:
             return await store.may_call(outgoing, claim)
         return FREE if claim is None else Answer(claimed=await store.reserve(claim))
+
+    async def turn(self, key: str, tool: str, timeout_s: float) -> None:
+        """Wait until a call of a tool may begin, by the rate of the tool."""
+        name = f"tool:{tool}"
+        rate = self._ports.rate(name) if self._ports.rate is not None else None
+        if rate is None:
+            return
+        limit_ms = int(timeout_s * 1000) + MARGIN_MS
+        draw = Draw(Caller(self.session, key, self._epoch), 0, limit_ms, ((name, rate),))
+        answer = await self._ports.store.may_call(Outgoing("", draw))
+        while answer.later is not None:
+            await asyncio.sleep(answer.later.wait_ms / 1000)
+            answer = await self._ports.store.may_call(Outgoing("", draw))
+        self._left[key] = Left("", 0, is_noted=True)
 
     def outside(self, key: str) -> Outside:
         """Return what a call of a tool asks about services."""

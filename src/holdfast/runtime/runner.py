@@ -382,6 +382,7 @@ class Runner:
             capabilities=(original.redact, self._exchange.outside(call.call_id)),
         )
         try:
+            await self._exchange.turn(action.key, call.name, action.attempt.timeout_s)
             async with self._ports.tools.place(self._session, call.resources or ()):
                 if not await self._is_as_allowed(call.call_id):  # it may have waited for the place
                     return own_result("error", CHANGED, Failure("policy_denied", CHANGED))
