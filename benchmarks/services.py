@@ -53,7 +53,7 @@ async def _rows(home: Path) -> list[Row]:
 async def _row(
     driving: Driving, call: str, service: str, rates: tuple[tuple[str, Rate], ...], *, has_end: bool = True
 ) -> Row:
-    """`has_end`: the end of a call that works is told. It is not, if none before has failed."""
+    """`has_end`: the commit says how the call ended. It does not for one that works like all before it."""
     store = driving.store
 
     async def ask(number: int) -> None:

@@ -13,6 +13,7 @@ import pytest
 from holdfast.policy.protected import Own
 from holdfast.protocol.allowed import WrongEntry
 from holdfast.protocol.circuits import Caller, CircuitRules
+from holdfast.protocol.outside import BUSY, QUIET, Outside
 from holdfast.protocol.ports import RawResult
 from holdfast.protocol.search import engine_of
 from holdfast.protocol.settings import changed
@@ -23,7 +24,6 @@ from holdfast.testing.clock import JumpingClock
 from holdfast.testing.driving import TERM_MS, Driving, drive
 from holdfast.tools.builtin import make_tools
 from holdfast.tools.engines import Hit
-from holdfast.tools.outside import BUSY, QUIET, Outside
 from holdfast.tools.web import Web
 from holdfast.tools.web_search import ENGINE_S, MAX_CHARS, _shown
 from tests.tools.conftest import Bench

@@ -20,10 +20,10 @@ from holdfast.protocol.failures import Failure, FailureCode, in_full
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import ModelReply
 from holdfast.protocol.outcomes import AttemptResult, CircuitMet, ModelFailure, Unready
+from holdfast.protocol.outside import Outside
 from holdfast.protocol.rates import Draw, Rate
 from holdfast.protocol.services import FREE, Answer, Outgoing
 from holdfast.runtime.ports import Ports
-from holdfast.tools.outside import Outside
 
 REFUSED_MS = 300_000
 """A key that was refused is not used for this time, as long as there is another one."""

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from holdfast.policy.urls import Misread, target_of
 from holdfast.protocol.circuits import Verdict
 from holdfast.protocol.counts import counted
+from holdfast.protocol.outside import outside_of
 from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.protocol.search import WEB_SEARCH, SearchEngine, engine_of
 from holdfast.providers.errors import quiet_s
 from holdfast.redact import Redactor, make_redactor
 from holdfast.tools.cache import Cache
 from holdfast.tools.engines import ENGINES, SNIPPET_CHARS, Engine, Hit, NoAnswer, decoded, needs_key
-from holdfast.tools.outside import outside_of
 from holdfast.tools.page import Pages
 from holdfast.tools.readers import reader
 from holdfast.tools.schema import arguments_object
@@ -45,7 +45,7 @@ class _Answer(NamedTuple):
     """What an engine said."""
 
     found: list[Hit] | str
-    """Its results, or why there are none, as the end of a sentence."""
+    """Its results, or why it has no results, as the end of a sentence."""
     verdict: Verdict
     quiet_s: float = 0.0
     """How long it wants no further calls."""
