@@ -73,6 +73,20 @@ BACKGROUND = (
         _TOOLS,
     ),
     Mutation(
+        "a page does not say that a process has lost its network",
+        "tools/background.py",
+        "each.may_be_cut, each.is_cut = False, True",
+        "each.may_be_cut = False",
+        _TOOLS,
+    ),
+    Mutation(
+        "a connection that the sandbox refused is taken for a folder that it does not show",
+        "tools/within.py",
+        "if has_no_network(fence) and is_barred(ended):",
+        "if False:",
+        "tests/tools/test_within.py",
+    ),
+    Mutation(
         "what is kept of a long output begins within a secret",
         "tools/background.py",
         "readable = begin + reach_of(redact) if begin else 0",

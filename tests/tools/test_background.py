@@ -68,6 +68,17 @@ async def test_a_process_goes_on_after_its_call_and_is_read_page_by_page(bench: 
     assert (again.status, again.text) == ("ok", "[had ended before: stopped; it printed 8 characters]")
 
 
+@pytest.mark.requirement("L11")
+async def test_a_page_says_that_a_process_has_lost_its_network(bench: Bench) -> None:
+    await start(bench, "echo one; sleep 1000")
+    assert await until(bench, lambda text: "one" in text) == "one\n[still running; read on with offset=4]"
+    processes = bench.tools._background
+    processes.of(SESSION)["t1.c1"].may_be_cut = True
+    processes.cut(SESSION)
+    assert await page(bench) == f"one\n[{background.CUT}]\n[still running; read on with offset=4]"
+    assert background.CUT in await page(bench, offset=4)
+
+
 async def test_a_process_that_fails_at_once_is_a_call_that_failed(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,9 @@ import signal
 import pytest
 
 from holdfast.protocol.fence import Backend, Fence
+from holdfast.protocol.settings import Policy
 from holdfast.sandbox.process import Ended
+from holdfast.tools.unreached import cut_off
 from holdfast.tools.within import cause, refused
 
 FENCE = Fence(("/w",), cpu_s=10)
@@ -106,3 +108,45 @@ def test_what_only_the_processor_time_shows_is_said() -> None:
     assert refused(ended, FENCE, "bubblewrap").startswith("a program in it may have reached a limit: ")
     assert refused(ended, None, "bubblewrap") == ""
     assert refused(ended, FENCE, "unsafe") == ""
+
+
+BARRED = [
+    "urllib.error.URLError: <urlopen error [Errno 1] Operation not permitted>",
+    "    sock.connect(sa)\n    ^^^^^^^^^^^^^^^^\nPermissionError: [Errno 1] Operation not permitted",
+    "Error: connect EPERM 10.0.0.1:80 - Local (undefined:undefined)",
+    "dial tcp 10.0.0.1:80: connect: operation not permitted",
+    "bash: connect: Operation not permitted",
+    "URLError(OSError(38, 'Function not implemented'))\n<urlopen error [Errno 38] Function not implemented>",
+    "ssh: connect to host 10.0.0.1 port 22: Operation not permitted",
+]
+"""What programs say where Landlock has no network for them."""
+
+
+@pytest.mark.requirement("L11")
+@pytest.mark.parametrize("output", BARRED)
+def test_a_refused_connection_is_a_matter_of_the_network_and_of_no_folder(output: str) -> None:
+    ended = Ended("exited", 1, output, len(output))
+    assert said("landlock", 1, output) == ""
+    assert "commands have no network here" in cut_off(ended, FENCE, Policy())
+    assert "untrusted text" in cut_off(ended, FENCE, Policy(allowed_hosts=("a.example",)))
+    unasked = Policy(allowed_hosts=("a.example",), sandboxed="allow")
+    assert "nobody approved it" in cut_off(ended, FENCE, unasked)
+    assert (
+        cut_off(ended, Fence(("/w",), hosts=("a.example",)), Policy()) == cut_off(ended, None, Policy()) == ""
+    )
+
+
+@pytest.mark.requirement("L11")
+def test_without_a_network_a_server_that_does_not_answer_may_be_outside() -> None:
+    for output in ("[Errno 111] Connection refused", "curl: (7) Couldn't connect to server"):
+        found = cut_off(Ended("exited", 1, output, len(output)), FENCE, Policy())
+        assert found.startswith("commands have no network here")
+        assert found.endswith("only a server answers that the command starts itself")
+    for output in ("chown: x: Operation not permitted", "all is well", "tests of connect\n" * 9 + "x" * 300):
+        assert cut_off(Ended("exited", 1, output, len(output)), FENCE, Policy()) == ""
+    assert "[sandbox] write" in said("landlock", 1, "chown: x: Operation not permitted")
+
+
+def test_to_look_for_a_refused_connection_takes_no_time_that_grows_with_the_square_of_a_text() -> None:
+    assert cut_off(Ended("exited", 1, "connect " * 2_500, 20_000), FENCE, Policy()) == ""
+    assert cut_off(Ended("exited", 1, "connect\n" * 2_500, 20_000), FENCE, Policy()) == ""

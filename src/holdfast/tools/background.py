@@ -17,11 +17,13 @@ from msgspec.structs import replace
 
 from holdfast.protocol.fence import Backend, Launch
 from holdfast.protocol.ports import CallContext
+from holdfast.protocol.settings import Policy
 from holdfast.protocol.traffic import MAX_EXCHANGES, Exchange, Requests
 from holdfast.redact import AROUND_CHARS, Redactor, part_of, reach_of
 from holdfast.sandbox.process import Ended, Processes
 from holdfast.tools import aside
 from holdfast.tools.blocking import Refused, in_thread
+from holdfast.tools.unreached import cut_off
 from holdfast.tools.within import LOOKED_AT_CHARS, failure, refused
 
 MAX_RUNNING = 8
@@ -90,18 +92,27 @@ class Process:
     """A process in the background, or what is known of it when it has ended."""
 
     def __init__(
-        self, id_: str, launch: Launch, backend: Backend, redact: Redactor, *, may_be_cut: bool
+        self,
+        id_: str,
+        launch: Launch,
+        backend: Backend,
+        redact: Redactor,
+        policy: Policy,
+        *,
+        may_be_cut: bool,
     ) -> None:
         self.id = id_
         self.key = launch.key
         self.may_be_cut = may_be_cut
         """Whether untrusted text cuts off its network."""
+        self.is_cut = False
+        """Whether it did so."""
         self.command = launch.argv[-1]
         self.output = Recent()
         self.task: asyncio.Task[Ended]
         self._timeout_s = launch.timeout_s
         self._fence, self._backend = launch.fence, backend
-        self._workspace = launch.cwd
+        self._workspace, self._policy = launch.cwd, policy
         self._redact = redact
         self._news = asyncio.Event()
         self._exchanges: list[Exchange] = []
@@ -134,6 +145,14 @@ class Process:
             seen = told, self._fence, self._backend
             how = "; ".join(filter(None, (failure(*seen), refused(*seen))))
         return how + aside.told(ended.put_right, self._workspace)
+
+    @property
+    def unreached(self) -> str:
+        """Return why it has no network, or has lost it, if that matters; empty otherwise."""
+        if self.is_cut:
+            return CUT
+        said = Ended("exited", 0, self.output.whole()[-LOOKED_AT_CHARS:], self.output.end)
+        return cut_off(said, self._fence, self._policy)
 
     async def news(self, seen: int, timeout_s: float | None = None) -> None:
         """Wait until it begins, has printed more than this, or ends, or for so long."""
@@ -199,7 +218,8 @@ class Background:
         _make_room(known)
         walled = context.walled
         may_be_cut = walled is not None and walled.network == "proxy" and not walled.is_approved
-        process = Process(context.call_id, launch, backend, context.get(Redactor), may_be_cut=may_be_cut)
+        redact = context.get(Redactor)
+        process = Process(context.call_id, launch, backend, redact, context.policy, may_be_cut=may_be_cut)
 
         check_first = launch.check
 
@@ -237,7 +257,7 @@ class Background:
         """Cut off the network of the processes of a session that no person approved: it has read untrusted text."""
         for each in self.of(session).values():
             if each.may_be_cut and each.is_running:
-                each.may_be_cut = False
+                each.may_be_cut, each.is_cut = False, True
                 each.ask(Exchange("", "", "refused", CUT))
                 self.processes.cut(each.key)
 

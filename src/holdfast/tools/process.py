@@ -126,7 +126,8 @@ async def page(process: Process, offset: int) -> str:
     else:
         rest = "no more output"
     gap = "" if not text or text.endswith("\n") else "\n"
-    return f"{head}{text}{gap}[{how}; {rest}]"
+    why = f"[{process.unreached}]\n" if process.unreached else ""
+    return f"{head}{text}{gap}{why}[{how}; {rest}]"
 
 
 def _found(background: Background, id_: str, context: CallContext) -> Process | RawResult:

@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 from holdfast.protocol.counts import counted
-from holdfast.protocol.fence import Launch
+from holdfast.protocol.fence import Fence, Launch
 from holdfast.protocol.ports import CallContext
+from holdfast.protocol.settings import Policy
 from holdfast.protocol.traffic import shortened
 from holdfast.sandbox.process import Ended
 from holdfast.tools.web import redactor_of
-from holdfast.tools.within import has_said
+from holdfast.tools.within import has_no_network, has_said, is_barred
 
 _SHOWN = 4
 _NO_NETWORK = (
@@ -20,6 +21,9 @@ _NO_NETWORK = (
     r"failed to connect to (?!localhost\b|127\.|\[?::1)"
 )
 """What programs say that find no network."""
+_NO_SERVER = r"connection refused|ECONNREFUSED|(?:could not|couldn't) connect to server"
+"""What programs say that find no server: there may be one outside, which listens on an address of this machine."""
+_OWN_ONLY = "without one, only a server answers that the command starts itself"
 _CUT = (
     "this command had no network: the session has read untrusted text, and nobody approved the command. A person is "
     "asked about a command that names the host"
@@ -43,11 +47,8 @@ def note(ended: Ended, launch: Launch, context: CallContext) -> str:
     if launch.fence.network == "none":
         # `pip install x | tail` succeeds.
         may_have_failed = ended.exit_code or "|" in launch.argv[-1]
-        if not may_have_failed or not has_said(ended, _NO_NETWORK):
-            return ""
-        if not context.policy.allowed_hosts:
-            return f"\n[{_CLOSED}]"
-        return f"\n[{_UNASKED if context.policy.sandboxed == 'allow' else _CUT}]"
+        why = cut_off(ended, launch.fence, context.policy) if may_have_failed else ""
+        return f"\n[{why}]" if why else ""
     # A program sees only that the proxy did not do what it asked for, and not why.
     missed = [each for each in ended.requests.exchanges if each.verdict in _MISSED and each.why]
     told = list(dict.fromkeys((_MISSED[each.verdict], f"{each.what}: {each.why}") for each in missed))
@@ -55,3 +56,15 @@ def note(ended: Ended, launch: Launch, context: CallContext) -> str:
     redact = redactor_of(context)
     lines = [f"[{how}: {shortened(redact(each))}]" for how, each in told[:_SHOWN]]
     return "".join(f"\n{line}" for line in (*lines, *more))
+
+
+def cut_off(ended: Ended, fence: Fence | None, policy: Policy) -> str:
+    """Return why a command had no network, if what it said shows that it needed one; empty otherwise."""
+    if not has_no_network(fence):
+        return ""
+    why = _CLOSED
+    if policy.allowed_hosts:
+        why = _UNASKED if policy.sandboxed == "allow" else _CUT
+    if has_said(ended, _NO_NETWORK) or is_barred(ended):
+        return why
+    return f"{why}; {_OWN_ONLY}" if has_said(ended, _NO_SERVER) else ""

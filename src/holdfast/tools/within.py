@@ -84,6 +84,12 @@ _BY_PROGRAM = {
     r"^RuntimeError: can't start new thread": _MANY,
 }
 """What programs say last of all when they fail, each on a line of its own. A log may have such lines, too."""
+_BARRED = (
+    r"\b(?:connect|urlopen|socket|bind|listen|dial|tcp)\w*.{0,200}(?:\n.{0,200}){0,3}"
+    r"(?:operation not permitted|function not implemented|\bEPERM\b|\bENOSYS\b)|"
+    r"\b(?:EPERM|ENOSYS)\b.{0,200}\b(?:connect|bind|listen)\b"
+)
+"""What programs say whose connections are refused by the sandbox itself."""
 LOOKED_AT_CHARS = 20_000
 """How much of the end of an output counts."""
 
@@ -126,6 +132,8 @@ def cause(ended: Ended, fence: Fence | None, backend: Backend) -> str:
         return found
     if backend != "landlock" or not has_said(ended, r"permission denied|operation not permitted"):
         return ""
+    if has_no_network(fence) and is_barred(ended):
+        return ""  # `unreached` tells of the network
     return _NO_SHARED if has_said(ended, r"/dev/shm|SemLock|shm_open|sem_open|shared memory") else _REFUSED
 
 
@@ -151,6 +159,16 @@ def refused(ended: Ended, fence: Fence | None, backend: Backend) -> str:
 def _much_time(ended: Ended, fence: Fence | None) -> str:
     """Return that one of its programs may have reached the limit of processor time, if they could together."""
     return _MUCH_TIME if fence is not None and ended.cpu_s >= _ABOUT * fence.cpu_s else ""
+
+
+def has_no_network(fence: Fence | None) -> bool:
+    """Return whether a fence lets nothing out."""
+    return fence is not None and fence.network == "none"
+
+
+def is_barred(ended: Ended) -> bool:
+    """Return whether what a command said shows that its sandbox refused a connection."""
+    return has_said(ended, _BARRED)
 
 
 def has_said(ended: Ended, words: str) -> bool:
