@@ -13,8 +13,8 @@ from holdfast.cli.doctor import close_to_others
 from holdfast.errors import UsageError
 from holdfast.runtime import copies, isolate, rewind
 from holdfast.runtime.drafts import draft_beside
-from holdfast.sandbox import probing
-from holdfast.tools import cloning, repository
+from holdfast.sandbox import landlock, probing
+from holdfast.tools import cloning, grep_child, repository
 from holdfast.tools.own import OwnPlaces
 from tests.depths import REACHED, nested
 from tests.tools.ordinary import as_an_ordinary_user
@@ -89,10 +89,19 @@ def test_reading_walks_reach_the_end_of_a_path(tmp_path: Path) -> None:
     with nested(tmp_path / "objects"):
         assert copied._size(str(tmp_path)) == (len("object"), False)
         assert not isolate._is_going(str(tmp_path), str(tmp_path), {"objects/ab/cd"})
+        assert len(list(grep_child._files_under([str(tmp_path)]))) == 1
         close_to_others(tmp_path)
         (made := tmp_path / "made" / "objects").mkdir(parents=True)
         cloning._add_objects(str(tmp_path), made.parent)
     assert [str(path.relative_to(made)) for path in made.glob("*/*")] == ["ab/cd"]
+
+
+def test_all_beside_what_is_hidden_is_allowed_however_deep_that_is(tmp_path: Path) -> None:
+    with nested(tmp_path) as deepest:
+        (deepest / "hidden").touch()
+        (deepest / "shown").touch()
+        found = list(landlock.parts(str(tmp_path), [str(deepest / "hidden")]))
+    assert sorted(Path(path).name for path in found) == ["b" * 200, "shown"]
 
 
 def test_a_fork_says_that_folders_are_too_deep_to_copy(tmp_path: Path) -> None:

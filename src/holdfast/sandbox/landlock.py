@@ -213,14 +213,16 @@ def _seen(fence: Fence) -> Iterator[str]:
 
 def parts(root: str, hidden: Iterable[str]) -> Iterator[str]:
     """Yield what must be allowed for a file or folder, so that all of it is but what is hidden in it."""
-    inside = [path for path in hidden if is_inside(root, path)]
-    if not inside:
-        yield root
-    elif root not in inside:
-        for name in sorted(os.listdir(root)):
+    following = [(root, hidden)]
+    while following:
+        folder, known = following.pop()
+        inside = [path for path in known if is_inside(folder, path)]
+        if not inside:
+            yield folder
+        elif folder not in inside:
+            below = [os.path.join(folder, name) for name in sorted(os.listdir(folder), reverse=True)]
             # What a link leads to has a rule of its own, or none. The link needs none.
-            if not os.path.islink(path := os.path.join(root, name)):
-                yield from parts(path, inside)
+            following += [(path, inside) for path in below if not os.path.islink(path)]
 
 
 def _system(files: int, hidden: Collection[str]) -> Iterator[tuple[str, int]]:

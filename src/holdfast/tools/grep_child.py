@@ -96,12 +96,16 @@ def _opened(folder: int, path: str) -> Iterator[int]:
 
 
 def _files_under(folders: list[str]) -> Iterator[tuple[int, int]]:
-    for folder in folders:
-        for _, _, files, here in os.fwalk(folder):
-            for name in files:
-                with suppress(OSError):
-                    facts = os.stat(name, dir_fd=here, follow_symlinks=False)
-                    yield facts.st_dev, facts.st_ino
+    following = [*folders]
+    while following:
+        with suppress(OSError), os.scandir(following.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    following.append(entry.path)
+                else:
+                    with suppress(OSError):
+                        facts = entry.stat(follow_symlinks=False)
+                        yield facts.st_dev, facts.st_ino
 
 
 def _shown(name: str) -> str:
