@@ -429,7 +429,7 @@ class _Passage:
             status = error.status if isinstance(error, Unreadable) else 403
             if self._is_held:
                 raise _Stopped("refused", status, str(error)) from None
-            raise _Stopped("cut off", status, f"{error} {_CUT_OFF}") from None
+            raise _Stopped("cut off", status, f"{_CUT_OFF} {error}") from None  # lists show the beginning
         if body.length == "chunks":
             return chunk(part) + (LAST_CHUNK if body.is_over else b"")
         return part
