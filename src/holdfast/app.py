@@ -70,6 +70,7 @@ _SECTIONS = "holdfast.extensions.sections:package_sections"
 _IMAGES = "holdfast.storage.images:Images"
 _OWN = "holdfast.policy.protected:Own"
 _OWN_ON_DISK = "holdfast.tools.own:own_places"
+_UNFIT = "holdfast.tools.unfit:unfit_in"
 _WORKSHOP = "holdfast.runtime.undo:Workshop"
 _CHECKER = "holdfast.tools.checking:Checker"
 _GATES = "holdfast.tools.gates:gates_of"
@@ -278,9 +279,8 @@ class App:
             conduct=self._conduct(),
             context=self._context(),
         )
-        user_home = os.path.expanduser("~")  # noqa: PTH111 - `Path.expanduser` raises where there is none
-        apart = (*own_places(self.home, self.environ)["homes"], user_home)
-        told = notices(settings, config.budgets, next(iter(self.sandboxes), None), apart)
+        sandbox, own = next(iter(self.sandboxes), None), own_places(self.home, self.environ)
+        told = notices(settings, config.budgets, sandbox, factory(_UNFIT)(settings, own) if sandbox else "")
         return Chosen(settings, (*told, *config.left_out(settings.model.facts), *config.warnings))
 
     def _context(self) -> Context:

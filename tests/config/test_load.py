@@ -126,6 +126,8 @@ BAD_LINES = [
     ("[sandbox]\ncpu = 0", 2, "sandbox.cpu = 0", "a duration from 1s"),
     ('[sandbox]\nread = ["tools", "/", "~"]', 2, "sandbox.read", "must begin with / or ~/"),
     ('[sandbox]\nread = ["~"]', 2, "sandbox.read", "is everything; name the folders"),
+    ('[sandbox]\nwrite = ["/srv", "/proc"]', 2, "sandbox.write", "is a way to the kernel"),
+    ('[sandbox]\nread = ["//sys/./kernel"]', 2, "sandbox.read", "is a way to the kernel"),
     ('[sandbox]\nmode = "docker"', 2, "sandbox.mode = 'docker'", "one of bubblewrap, auto, landlock, unsafe"),
     ("[circuits]\nfailures = 0", 2, "circuits.failures = 0", "a whole number from 1 to 1,000"),
     ("[circuits]\nfailures = 1001", 2, "circuits.failures = 1001", "a whole number from 1 to 1,000"),

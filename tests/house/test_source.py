@@ -20,7 +20,7 @@ MAY_ASK_THE_TIME = ("clock.py", "testing/clock.py", "providers/errors.py")
 clock."""
 LONGEST_SLEEP_S = 60
 ABSOLUTE = re.compile(r"/(?:etc|home|usr|var|tmp|root|opt|mnt|work|Users)(?:/|$)")
-NAMES_PATHS_TO_GUARD = ("policy/", "config/paths.py", "sandbox/", "tools/workspace.py")
+NAMES_PATHS_TO_GUARD = ("policy/", "config/paths.py", "sandbox/", "tools/unfit.py", "tools/workspace.py")
 """Rooms whose subject is the machine's own folders."""
 
 CHANGING = frozenset(

@@ -5,9 +5,7 @@ What is wrong with a setting belongs to `load`.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
-from pathlib import Path
 
 from holdfast.errors import UsageError
 from holdfast.protocol.budgets import Budgets
@@ -23,16 +21,14 @@ _NO_COMMAND = (
 _UNASKED = " Unknown programs run there without a question, and without network."
 
 
-def notices(
-    settings: Settings, budgets: Budgets, sandbox: Finding | None, apart: Iterable[str] = ()
-) -> Iterable[str]:
+def notices(settings: Settings, budgets: Budgets, sandbox: Finding | None, unfit: str = "") -> Iterable[str]:
     """Yield what is not as one might think about the money, the window and the sandbox of a run.
 
     Args:
         settings: The settings of the run.
         budgets: The budgets of the home.
         sandbox: What is known of its sandbox; None: it has none.
-        apart: The folders that a workspace may not hold if commands are to run there in a sandbox.
+        unfit: Why no command may run in the workspace in a sandbox, as the end of a sentence; empty if it may.
 
     Raises:
         UsageError: a cost limit or a budget was set, and what the model costs is not known.
@@ -47,12 +43,8 @@ def notices(
                 hint=f"{way_out} output_usd_per_mtok; or leave {limit.lower().replace('a ', 'the ')} unset.",
             )
         yield from unknowns(facts)
-    workspace = settings.tools.workspace
-    held = [path for path in apart if Path(os.path.realpath(path)).is_relative_to(workspace)]
-    if sandbox is not None and held:
-        named = next(filter(os.path.exists, held), held[0])  # not all of them need to exist
-        is_itself = os.path.realpath(named) == os.path.realpath(workspace)
-        yield _NO_COMMAND.format(why="it is a home folder" if is_itself else f"{named} is in it")
+    if sandbox is not None and unfit:
+        yield _NO_COMMAND.format(why=unfit)
     elif sandbox is not None:
         hosts = settings.policy.allowed_hosts
         network = (

@@ -20,6 +20,8 @@ from holdfast.policy.paths import is_inside
 Access = Literal["read", "write", "tree"]
 """`tree`: a write to everything under a folder, as by `rm -r` and `mv`."""
 
+BESIDE = ".copies"
+"""What the name of the folder with a home's copies adds to that of the home."""
 HOME = "home"
 SETTINGS = "settings"
 KEY = "key"

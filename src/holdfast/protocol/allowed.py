@@ -23,6 +23,7 @@ _READS = re.compile(r":(?:r|ro|rx)\Z", re.IGNORECASE)
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII)
 _NUMBER = re.compile(r"(?:[0-9]+|0x[0-9a-f]*)", re.ASCII)
 _HOST_MAX_CHARS = 253
+_OF_KERNEL = ("proc", "sys", "dev")
 _PATH_MAX_CHARS = 4_096
 
 
@@ -103,7 +104,15 @@ def folder_of(text: str) -> str:
         raise WrongEntry(f"must begin with / or ~/ and have no .. in it{nearest}")
     if len(names) < (2 if text.startswith("~") else 1):
         raise WrongEntry("is everything; name the folders that commands need, like ~/.pyenv")
+    if is_of_kernel("/" + "/".join(names)):
+        raise WrongEntry("is a way to the kernel, of which a sandbox shows no more than a program needs")
     return text
+
+
+def is_of_kernel(path: str) -> bool:
+    """Return whether an absolute path lies in a folder of the kernel. Memory that processes share is plain files."""
+    names = path.split("/")[1:3]
+    return names[0] in _OF_KERNEL and names != ["dev", "shm"]
 
 
 def access_to(path: str, allowed: Sequence[AllowedPath]) -> int:

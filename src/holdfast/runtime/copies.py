@@ -25,6 +25,7 @@ from msgspec.structs import replace
 from holdfast import depths
 from holdfast.errors import UsageError
 from holdfast.policy.paths import is_inside
+from holdfast.policy.protected import BESIDE
 from holdfast.runtime.drafts import draft_beside
 from holdfast.storage.blobs import make_folder, sync_folder, write_file
 from holdfast.storage.errors import storage_errors
@@ -34,7 +35,6 @@ from holdfast.tools.copying import Copied, copy
 from holdfast.tools.own import OwnPlaces
 
 FOLDER = "copies"
-_BESIDE = ".copies"
 _ID = re.compile(r"[0-9a-f]{16}")
 _RECORD = ".json"
 _GOING = ".dropped"
@@ -72,7 +72,7 @@ class Copy(msgspec.Struct, frozen=True):
 def beside(home: Path) -> Path:
     """Return the folder of a home's copies."""
     real = Path(os.path.realpath(home))
-    return real.with_name(real.name + _BESIDE)
+    return real.with_name(real.name + BESIDE)
 
 
 def make(home: Path, origin: str, own: OwnPlaces, images: Images, now_ms: int) -> Copy:

@@ -46,6 +46,7 @@ from holdfast.tools.repository import find
 from holdfast.tools.traces import Trace, Traces
 from holdfast.tools.turns import has_others
 from holdfast.tools.undoing import Undoing
+from holdfast.tools.unfit import unfit
 
 if TYPE_CHECKING:
     from holdfast.access.credentials import Credentials
@@ -225,7 +226,7 @@ class Fences:
         Raises:
             Refused: no command may run in such a workspace.
         """
-        self._check(workspace)
+        self._check(workspace, walls)
         return Fence(
             writable=(workspace, *self._repository(workspace, walls), *map(_real, walls.write)),
             readable=_readable(walls.read, readable, self._home),
@@ -341,7 +342,7 @@ class Fences:
     def check(self, tool: object, workspace: str, walls: Walls) -> None:
         """Raise `Refused` for a tool that starts programs, where none may run. Reads nothing."""
         if _starts(tool) and self._agreed(walls) != "unsafe":
-            self._check(workspace)
+            self._check(workspace, walls)
 
     async def recorded(
         self, tool: object, workspace: str, walls: Walls, hosts: Sequence[str] = ()
@@ -481,12 +482,9 @@ class Fences:
         identity = git_identity()
         return {os.path.join(self._home, ".gitconfig"): identity} if identity else {}
 
-    def _check(self, workspace: str) -> None:
-        if is_inside(workspace, self._home):
-            raise Refused(f"{NO_COMMANDS}: it is, or holds, the home folder {self._home}. {ADVICE}")
-        for home in self._homes():
-            if is_inside(workspace, home):
-                raise Refused(f"{NO_COMMANDS}: Holdfast's own files are in it ({home}). {ADVICE}")
+    def _check(self, workspace: str, walls: Walls) -> None:
+        if why := unfit(workspace, walls, self._own, self._home):
+            raise Refused(f"{NO_COMMANDS}: {why}. {ADVICE}")
 
     def _homes(self) -> list[str]:
         """Return Holdfast's own folders and files, beside which no command may run. A key may lie in a workspace."""

@@ -18,7 +18,8 @@ from itertools import islice
 import msgspec
 
 from holdfast.policy.paths import is_inside
-from holdfast.policy.protected import HOME, KEY, SETTINGS, Own, fits_wildcards
+from holdfast.policy.protected import BESIDE, HOME, KEY, SETTINGS, Own, fits_wildcards
+from holdfast.tools.led import way
 
 GLANCE_FILES = 2_000
 """How many files of a home are examined inside a commit. Opening a file examines all of them."""
@@ -37,6 +38,8 @@ class OwnPlaces(msgspec.Struct, frozen=True):
     """Also the links by whose names Holdfast finds them."""
     keys: tuple[str, ...] = ()
     """Files with the key of the stored secrets, which may lie anywhere."""
+    links: tuple[str, ...] = ()
+    """The links that lead to homes and settings, but for those that are settings themselves."""
 
     def identities(self, *kinds: str) -> dict[Identity, str]:
         """Return the files that exist now, by device and inode: `home`, `settings` or `key`, or only one of them."""
@@ -138,13 +141,17 @@ def look_at(path: str) -> os.stat_result | None:
 
 def own_places(own: Own) -> OwnPlaces:
     """The places as they are on this disk."""
-    homes = [os.path.realpath(home) for home in own.homes]
-    for home in tuple(homes):
+    homes, linked = [os.path.realpath(home) for home in own.homes], list[str]()
+    for home in homes:
         with suppress(OSError), os.scandir(home) as entries:
-            homes += [os.path.realpath(entry.path) for entry in entries if entry.is_symlink()]
+            linked += [entry.path for entry in entries if entry.is_symlink()]
+    homes += map(os.path.realpath, linked)
     settings = [path for file in own.settings for path in (os.path.realpath(file), _named(file))]
     keys = [*map(os.path.realpath, own.keys)]
-    return OwnPlaces(*(tuple(dict.fromkeys(each)) for each in ([*homes, *keys], settings, keys)))
+    ways = [*own.homes, *linked, *own.settings, *(f"{os.path.realpath(home)}{BESIDE}" for home in own.homes)]
+    links = (link for path in ways for link in way(os.path.abspath(path))[0])
+    led = [link for link in dict.fromkeys(links) if link not in settings]
+    return OwnPlaces(*(tuple(dict.fromkeys(each)) for each in ([*homes, *keys], settings, keys, led)))
 
 
 def _named(file: str) -> str:

@@ -1,0 +1,111 @@
+"""Says where no command may run in a sandbox, because it could reach there what no sandbox shows, or lead Holdfast to
+settings of its own.
+"""
+
+# Paths are compared as text.
+# ruff: noqa: PTH111, PTH116, PTH120
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+from holdfast.policy.paths import is_inside, is_within
+from holdfast.policy.protected import Own
+from holdfast.protocol.allowed import is_of_kernel
+from holdfast.protocol.settings import Settings, Walls
+from holdfast.tools.own import OwnPlaces, own_places
+
+_HOMES = ("/home", "/Users")
+"""Where the home folders of people lie."""
+_FIRST_PERSON = 1_000
+"""The first number of a user who is a person, not a service."""
+_NOBODY = 65_534
+_OF_KERNEL = frozenset({
+    "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts", "devtmpfs", "efivarfs", "fusectl",
+    "nfsd", "proc", "pstore", "rpc_pipefs", "securityfs", "selinuxfs", "sysfs", "tracefs",
+})  # fmt: skip
+"""The file systems in which files are ways to speak to the kernel."""
+_ESCAPED = re.compile(r"\\([0-7]{3})")
+
+
+def unfit_in(settings: Settings, own: Mapping[str, tuple[str, ...]]) -> str:
+    """Return the same as `unfit` for this user, with the fields of an `Own`."""
+    home = os.path.expanduser("~")  # `Path.home` raises where there is none
+    workspace = os.path.realpath(settings.tools.workspace)
+    return unfit(workspace, settings.policy.walls, own_places(Own(**own)), os.path.realpath(home))
+
+
+def unfit(workspace: str, walls: Walls, own: OwnPlaces, home: str) -> str:
+    """Return why no command may run in a workspace, as the end of a sentence; empty if it may.
+
+    Args:
+        workspace: The workspace, with every link followed.
+        walls: What the settings show of the rest.
+        own: Holdfast's own files.
+        home: The folder of the user, with every link followed.
+    """
+    written = [os.path.realpath(os.path.expanduser(each)) for each in walls.write]
+    read = (os.path.realpath(os.path.expanduser(each)) for each in walls.read)
+    for each in (home, *_homes_of_others()):
+        if is_inside(workspace, each):
+            return f"it is, or holds, the home folder {each}"
+    if _is_home(workspace):
+        return "it is the home folder of a user"
+    for each in _HOMES:
+        if is_inside(workspace, each):
+            return f"it is, or holds, {each}, where the home folders are"
+    for each in own.homes:  # a key may lie in a workspace
+        if each not in own.keys and is_inside(workspace, each):
+            return f"Holdfast's own files are in it ({each})"
+    mounts = _mounts()
+    for path in (workspace, *read, *written):
+        if is_of_kernel(path) or _has_kernel(path, mounts):
+            return f"{path} is, or holds, a folder in which the kernel can be changed"
+    for link in own.links:
+        if is_within((workspace, *written), link):
+            return f"the link {link} leads to Holdfast's own files, and a command could replace it"
+    return ""
+
+
+@cache
+def _homes_of_others() -> tuple[str, ...]:
+    """Return the home folders of people on this machine, as far as they are there."""
+    users = (each for each in pwd.getpwall() if _FIRST_PERSON <= each.pw_uid != _NOBODY or each.pw_uid == 0)
+    homes = dict.fromkeys(os.path.realpath(each.pw_dir) for each in users if each.pw_dir.strip("/"))
+    return tuple(each for each in homes if os.path.isdir(each))  # noqa: PTH112 - it may be closed
+
+
+def _is_home(folder: str) -> bool:
+    """Return whether a folder among the home folders belongs to somebody else, also if nobody has the name of a user
+    here, as in a container.
+    """
+    if os.path.dirname(folder) not in _HOMES:
+        return False
+    with suppress(OSError):
+        return os.stat(folder).st_uid not in (os.geteuid(), 0)
+    return False
+
+
+def _has_kernel(path: str, mounts: Mapping[str, str]) -> bool:
+    """Return whether a path lies in such a file system, or holds one."""
+    nearest = max((each for each in mounts if is_inside(each, path)), key=len, default="")
+    return mounts.get(nearest) in _OF_KERNEL or any(
+        kind in _OF_KERNEL and is_inside(path, each) for each, kind in mounts.items()
+    )
+
+
+def _mounts() -> Mapping[str, str]:
+    """Return the file system of each place where one is mounted; nothing where the system does not say."""
+    mounts = dict[str, str]()
+    with suppress(OSError):
+        for line in Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines():
+            before, _, after = line.partition(" - ")
+            place = _ESCAPED.sub(lambda match: chr(int(match[1], 8)), before.split(" ")[4])
+            mounts[place] = after.partition(" ")[0]
+    return mounts

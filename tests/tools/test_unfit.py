@@ -1,0 +1,118 @@
+"""Where no command runs in a sandbox: homes of anybody, folders of the kernel, and links to Holdfast's own files."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from pathlib import Path
+
+import pytest
+
+from holdfast.policy.protected import Own
+from holdfast.protocol.allowed import is_of_kernel
+from holdfast.protocol.settings import Walls
+from holdfast.tools import unfit as unfit_module
+from holdfast.tools.own import OwnPlaces, own_places
+from holdfast.tools.unfit import unfit
+
+pytestmark = pytest.mark.requirement("L2", "C12")
+
+
+def why(workspace: Path | str, own: OwnPlaces = OwnPlaces(), **walls: tuple[str, ...]) -> str:  # noqa: B008 - frozen
+    return unfit(os.path.realpath(workspace), Walls("bubblewrap", **walls), own, "/nobody")
+
+
+@pytest.fixture
+def dotfiles(tmp_path: Path) -> Path:
+    """A workspace with links to the settings and the home, which lie elsewhere."""
+    for folder in ("ws/sub", "kept/holdfast", "kept/home", "more", "other"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "kept" / "holdfast" / "config.toml").touch()
+    (tmp_path / "ws" / "holdfast").symlink_to("../kept/holdfast")
+    (tmp_path / "ws" / "hf").symlink_to(tmp_path / "kept" / "home")
+    (tmp_path / "more" / "blobs").mkdir()
+    (tmp_path / "ws" / "hop").symlink_to(tmp_path / "more")
+    (tmp_path / "kept" / "home" / "blobs").symlink_to(tmp_path / "ws" / "hop" / "blobs")
+    return tmp_path.resolve()
+
+
+@pytest.mark.parametrize(
+    ("home", "file", "link"),
+    [
+        ("kept/none", "ws/holdfast/config.toml", "ws/holdfast"),
+        ("kept/none", "ws/sub/../holdfast/new.toml", "ws/holdfast"),
+        ("ws/hf", "kept/x.toml", "ws/hf"),
+        ("kept/home", "kept/x.toml", "ws/hop"),
+    ],
+)
+def test_no_command_runs_where_it_could_lead_holdfast_to_other_settings_or_another_home(
+    dotfiles: Path, home: str, file: str, link: str
+) -> None:
+    own = own_places(Own((str(dotfiles / home),), (f"{dotfiles}/{file}",)))
+    told = f"the link {dotfiles / link} leads to Holdfast's own files, and a command could replace it"
+    assert why(dotfiles / "ws", own) == told
+    assert why(dotfiles / "other", own, write=(str(dotfiles / "ws"),)) == told
+    assert why(dotfiles / "ws" / "sub", own) == ""
+
+
+def test_a_link_that_is_a_file_of_settings_is_put_back_and_stops_no_command(dotfiles: Path) -> None:
+    (file := dotfiles / "ws" / "config.toml").symlink_to("../kept/holdfast/config.toml")
+    own = own_places(Own((str(dotfiles / "kept" / "none"),), (str(file),)))
+    assert why(dotfiles / "ws", own) == ""
+    assert str(file) in own.settings
+
+
+@pytest.mark.parametrize("path", ["/proc", "/proc/self", "/sys/kernel", "/dev", "/dev/pts"])
+def test_no_command_runs_in_a_folder_of_the_kernel(tmp_path: Path, path: str) -> None:
+    (link := tmp_path / "link").symlink_to(path)
+    for found in (
+        why(path),
+        why(link),
+        why(tmp_path, write=(str(link),)),
+        why(tmp_path, read=(str(link),)),
+    ):
+        assert "a folder in which the kernel can be changed" in found
+    assert is_of_kernel(path)
+
+
+def test_a_mounted_folder_of_the_kernel_counts_wherever_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    top = tmp_path.resolve()
+    mounts = {"/": "ext4", f"{top}/root/proc": "proc", f"{top}/dev": "devtmpfs", f"{top}/dev/shm": "tmpfs"}
+    monkeypatch.setattr(unfit_module, "_mounts", lambda: mounts)
+    for path in (top, top / "root", top / "root" / "proc" / "sys", top / "dev" / "x"):
+        assert "a folder in which the kernel can be changed" in why(path)
+    for path in (top / "other", top / "dev" / "shm" / "x"):
+        assert why(path) == ""
+
+
+def test_what_is_mounted_on_this_machine_is_known() -> None:
+    assert unfit_module._mounts()["/proc"] == "proc"
+
+
+def test_no_command_runs_in_the_home_folder_of_anybody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    homes = {"person": 1_000, "service": 33, "gone": 1_001}
+    for name in ("person", "service"):
+        (tmp_path / "homes" / name / "work").mkdir(parents=True)
+    users = [
+        pwd.struct_passwd((name, "x", uid, uid, "", f"{tmp_path}/homes/{name}", ""))
+        for name, uid in homes.items()
+    ]
+    monkeypatch.setattr(pwd, "getpwall", lambda: users)
+    monkeypatch.setattr(unfit_module, "_HOMES", (str(tmp_path / "usual"),))
+    unfit_module._homes_of_others.cache_clear()
+    try:
+        for name in ("homes", "homes/person"):
+            assert why(tmp_path / name) == f"it is, or holds, the home folder {tmp_path}/homes/person"
+        for name in ("homes/person/work", "homes/service", "homes/gone"):
+            assert why(tmp_path / name) == ""
+    finally:
+        unfit_module._homes_of_others.cache_clear()
+    (folder := tmp_path / "usual" / "somebody").mkdir(parents=True)
+    assert why(tmp_path / "usual") == f"it is, or holds, {tmp_path}/usual, where the home folders are"
+    assert why(folder) == ""
+    monkeypatch.setattr(os, "geteuid", lambda: 4_711)
+    assert (why(folder) == "it is the home folder of a user") == bool(folder.stat().st_uid)
