@@ -83,7 +83,7 @@ WALLS = (
     Mutation(
         "a secret file that vanishes while the sandbox starts is left as an empty one",
         "sandbox/guard.py",
-        "for path in filter(is_blank, unmade):",
+        "for path in unmade:",
         "for path in ():",
         _PLACES,
     ),
@@ -542,8 +542,15 @@ WALLS = (
     Mutation(
         "without namespaces, the folders that were opened stay open",
         "sandbox/landlock_rights.py",
-        "told)\n        os.close(fd)\n    for path",
-        "told)\n    for path",
+        "told)\n        os.close(fd)\n    # What",
+        "told)\n    # What",
+        _LANDLOCK,
+    ),
+    Mutation(
+        "a call fails for good when something vanished that it was to be shown",
+        "sandbox/landlock_rights.py",
+        "raise OSError(ESTALE, os.strerror(ESTALE)) from error",
+        "raise",
         _LANDLOCK,
     ),
     Mutation(

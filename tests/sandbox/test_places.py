@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sys
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 from holdfast.errors import SandboxUnavailable
 from holdfast.protocol.fence import Launch
 from holdfast.protocol.settings import Walls
-from holdfast.sandbox import bubblewrap, mounted
+from holdfast.sandbox import bubblewrap, guard, mounted
 from holdfast.sandbox.bubblewrap import Bubblewrap
 from holdfast.sandbox.process import Ended, Processes, clean_environment
 from holdfast.testing.clock import never_over
@@ -310,3 +311,33 @@ def test_nothing_is_opened_through_a_link_to_be_shown(workspace: Path, path: str
             (workspace / path).stat().st_dev,
             (workspace / path).stat().st_ino,
         )
+
+
+@pytest.mark.requirement("L2")
+def test_no_empty_file_is_removed_where_a_link_of_a_command_leads(tmp_path: Path) -> None:
+    for folder in ("elsewhere", "workspace"):
+        (tmp_path / folder).mkdir()
+    blank = tmp_path / "elsewhere" / ".env"
+    blank.touch()
+    blank.chmod(0o444)
+    (tmp_path / "workspace" / "conf").symlink_to("../elsewhere")
+    mounted.remove_blank(str(tmp_path / "workspace" / "conf" / ".env"))
+    assert blank.exists()
+    mounted.remove_blank(str(blank))
+    assert not blank.exists()
+
+
+@pytest.mark.parametrize(("number", "expected"), [(errno.EMFILE, errno.EMFILE), (errno.ENOENT, errno.ESTALE)])
+def test_too_few_files_that_may_be_open_are_no_change_of_the_workspace(
+    monkeypatch: pytest.MonkeyPatch, number: int, expected: int
+) -> None:
+    def fails(path: str) -> int:
+        raise OSError(number, path)
+
+    monkeypatch.setattr(guard, "opened", fails)
+    request = {
+        "rights": None, "limits": {}, "has_stdin": False, "has_stderr": False, "given": {}, "opened": {"9": "/x"},
+    }  # fmt: skip
+    with pytest.raises(OSError, match=r"\[Errno") as raised:
+        guard._started(request, [], [])
+    assert raised.value.errno == expected

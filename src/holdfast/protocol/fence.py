@@ -113,8 +113,8 @@ class Rights(msgspec.Struct, frozen=True):
 
     handled: tuple[int, ...]
     """The rights that are given up but for these paths: to files, to the network, to other processes."""
-    opened: tuple[tuple[int, int], ...]
-    """The rights to files and folders by the numbers of their descriptors, which are closed."""
+    shown: tuple[tuple[str, int], ...]
+    """The rights to files and folders. None may be missing, and no link on the way is followed."""
     paths: tuple[tuple[str, int], ...]
     """The rights to files and folders that may be missing."""
     own: str

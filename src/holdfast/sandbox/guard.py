@@ -5,7 +5,7 @@ under Landlock is forked, and gives up its rights before it becomes its program 
 """
 
 # Pathlib would double the time that a keeper takes to start.
-# ruff: noqa: PTH108, PTH123, PTH208
+# ruff: noqa: PTH123, PTH208
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from holdfast.sandbox import landlock_rights, shared_memory, waiting
 from holdfast.sandbox.living import kill, living, stat_of, with_descendants
-from holdfast.sandbox.mounted import LOOK_S, Mounts, are_in_place, is_blank, opened
+from holdfast.sandbox.mounted import LOOK_S, Mounts, are_in_place, is_blank, opened, remove_blank
 
 POLL_S = 0.01
 """How often is looked for what may have escaped."""
@@ -101,9 +101,8 @@ def guard(control: socket.socket, fds: list[int], driver: Collection[int]) -> No
                 _tell(control, word, getattr(error, "errno", None) or errno.EINVAL)
             else:
                 _watch(root, control, ends, wakes, inside, is_alone=is_alone)
-            for path in filter(is_blank, unmade):
-                with contextlib.suppress(OSError):
-                    os.unlink(path)
+            for path in unmade:
+                remove_blank(path)
         code = 0
     finally:
         os._exit(code)
@@ -135,6 +134,8 @@ def _started(request: dict[str, Any], fds: list[int], ends: list[int]) -> tuple[
     try:
         given |= {int(number): opened(path) for number, path in request["opened"].items()}
     except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise
         raise OSError(errno.ESTALE, os.strerror(errno.ESTALE)) from error
     pipes = None
     if held := request["held"]:

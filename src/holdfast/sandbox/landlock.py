@@ -73,8 +73,6 @@ _KERNEL = tuple(
 folder that nobody can name before."""
 _HOME, _TEMPORARY, _PROGRAMS, _AUTHORITIES = "home", "tmp", "bin", "authorities.pem"
 """What is in the own folder of a call."""
-_FIRST_FD = 100
-"""Above the descriptors that tools pass."""
 
 
 class Landlock:
@@ -114,12 +112,10 @@ class Landlock:
         Raises:
             SandboxUnavailable: there is no place for a folder of its own.
         """
-        number = max((_FIRST_FD, *(fd + 1 for fd in launch.pass_fds)))
         granted = {
             **dict.fromkeys(_seen(fence), _USE & self._handled[0]),
             **dict.fromkeys(filter(os.path.lexists, fence.writable), self._all),
         }
-        opened = dict(enumerate(granted, number))
         own = launch.own_folder or new_name(launch.key, fence.writable)
         home, temporary = f"{own}/{_HOME}", f"{own}/{_TEMPORARY}"
         known_home = next(iter(fence.private), "")
@@ -133,10 +129,10 @@ class Landlock:
             for path, content in fence.files.items()
             if known_home and is_inside(known_home, path)
         }
-        search, programs = self._paths.inside(launch.env.get("PATH", ""), (*opened.values(), own))
+        search, programs = self._paths.inside(launch.env.get("PATH", ""), (*granted, own))
         rights = Rights(
             handled=tuple(self._handled),
-            opened=tuple((fd, granted[path]) for fd, path in opened.items()),
+            shown=tuple(granted.items()),
             paths=tuple(self._of_system(fence)),
             own=own,
             own_rights=self._all,
@@ -146,8 +142,8 @@ class Landlock:
                 **moved,
                 **{f"{_PROGRAMS}/{name}": script for name, script in programs.items()},
             },
-            links={_moved(path, known_home): path for path in _within(known_home, opened.values())},
-            shared=_shared((*opened.values(), own, launch.cwd)),
+            links={_moved(path, known_home): path for path in _within(known_home, granted)},
+            shared=_shared((*granted, own, launch.cwd)),
             shared_bytes=PRIVATE_BYTES,
             tag_limit=seccomp.TAG_LIMIT,
             tag=trees.tag(launch.key),
@@ -156,11 +152,10 @@ class Landlock:
             installation=seccomp.installation(),
             way_fd=launch.way_fd,
         )
-        is_home_shown = is_within(opened.values(), known_home)
+        is_home_shown = is_within(granted, known_home)
         return replace(
             launch,
             rights=rights,
-            opened=opened,
             own_folder=own,
             processes=fence.processes,
             env={

@@ -16,7 +16,7 @@ import signal
 import socket
 import sys
 from collections.abc import Mapping
-from errno import EINVAL, ENOENT
+from errno import EINVAL, ENOENT, ESTALE
 from stat import S_ISDIR
 from typing import Any
 
@@ -196,13 +196,20 @@ def _beside(own: int, path: str, *, is_made: bool = False) -> tuple[int, str]:
 
 
 def _allow(libc: Any, ruleset: int, kept: Kept, own: int) -> None:
-    """Add a rule for each file and folder that it may use. What is gone by now is left out."""
+    """Add a rule for each file and folder that it may use. One of them is open at a time, as there may be more than
+    files may be open.
+
+    Raises:
+        OSError: something that is shown is gone, or a link has taken its place (ESTALE), or a step failed.
+    """
     rule = _Pair()
     told = ctypes.addressof(rule)
-    for fd, rights in ((own, kept["own_rights"]), *kept["opened"]):
+    for path, rights in ((None, kept["own_rights"]), *kept["shown"]):
+        fd = own if path is None else _shown(path)
         rule[0], rule[1] = rights if S_ISDIR(os.fstat(fd).st_mode) else rights & OF_FILES, fd
         _ask(libc.syscall, _ADD, ruleset, _RULE_PATH, told)
         os.close(fd)
+    # What is gone by now of these is left out.
     for path, rights in kept["paths"]:
         try:
             fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
@@ -215,6 +222,18 @@ def _allow(libc: Any, ruleset: int, kept: Kept, own: int) -> None:
             rule[0] &= OF_FILES
             _ask(libc.syscall, _ADD, ruleset, _RULE_PATH, told)
         os.close(fd)
+
+
+def _shown(path: str) -> int:
+    """Open what is shown.
+
+    Raises:
+        OSError: it is gone, or a link has taken its place.
+    """
+    try:
+        return opened(path)
+    except OSError as error:
+        raise OSError(ESTALE, os.strerror(ESTALE)) from error
 
 
 def _libc() -> Any:

@@ -132,6 +132,21 @@ def opened(path: str) -> int:
 def is_blank(path: str) -> bool:
     """Return whether there is such a file as `bwrap` makes to mount something on it."""
     with contextlib.suppress(OSError):
-        found = os.lstat(path)
-        return found.st_mode == _BLANK_MODE and not found.st_size
+        return _is_blank(os.lstat(path))
     return False
+
+
+def remove_blank(path: str) -> None:
+    """Remove a file if it is such a one. No link on the way is followed: a command may have put one there."""
+    above, _, name = path.rpartition("/")
+    with contextlib.suppress(OSError):
+        folder = opened(above)
+        try:
+            if _is_blank(os.lstat(name, dir_fd=folder)):
+                os.unlink(name, dir_fd=folder)
+        finally:
+            os.close(folder)
+
+
+def _is_blank(found: os.stat_result) -> bool:
+    return found.st_mode == _BLANK_MODE and not found.st_size

@@ -347,10 +347,10 @@ class _Tree:
         await self._has_spoken.wait()
         if self._word == "late":
             raise Lapsed("The lease lapsed before the program could be started.")
+        if self._word in ("failed", "unmade") and self._number == errno.ESTALE:
+            raise SandboxUnavailable(_CHANGED)
         if self._word == "unmade":
             raise SandboxUnavailable(_UNMADE.format(why=os.strerror(self._number)))
-        if self._word == "failed" and self._number == errno.ESTALE:
-            raise SandboxUnavailable(_CHANGED)
         if self._word == "failed":
             raise OSError(self._number, os.strerror(self._number))
         if self._word == "replaced":

@@ -1,7 +1,7 @@
 """Undoes what commands in a sandbox changed: when they end, and later where that failed or Holdfast was killed."""
 
 # Pathlib makes an object for each name.
-# ruff: noqa: PTH108, PTH118
+# ruff: noqa: PTH118
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.clock import is_fresh
 from holdfast.depths import walked
 from holdfast.protocol.fence import Undone
 from holdfast.sandbox import own_folder
-from holdfast.sandbox.mounted import is_blank
+from holdfast.sandbox.mounted import remove_blank
 from holdfast.sandbox.trees import end_trees
 from holdfast.tools.aside import ASIDE, is_aside, put_right, sentence
 from holdfast.tools.blocking import Refused
@@ -163,9 +163,8 @@ class Undoing:
         )
 
     def _put_right(self, trace: Trace) -> tuple[str, ...]:
-        for path in filter(is_blank, trace.covered):
-            with suppress(OSError):
-                os.unlink(path)
+        for path in trace.covered:
+            remove_blank(path)
         opened, places = self._look(trace)
         led = {*map(first_on_the_way, trace.led)}
         return tuple(sorted({*opened, *put_right(trace.before, places, trace.gone, led)}))
