@@ -40,6 +40,7 @@ from holdfast.tools.git_identity import git_identity
 from holdfast.tools.git_made import is_loose
 from holdfast.tools.kept import keep, opened
 from holdfast.tools.led import Leads, way
+from holdfast.tools.moved import are_apart, held_open, inodes
 from holdfast.tools.other_names import OtherNames
 from holdfast.tools.own import OwnPlaces, own_places
 from holdfast.tools.repository import find
@@ -411,24 +412,28 @@ class Fences:
                     key=launch.key,
                     looked_ms=now_ms,
                     led=look.led,
+                    inodes=inodes(fence.writable),
                 )
-                others = self._traces.beside(fence.writable)
+                beside = self._traces.beside(fence.writable)
+                others = [each for each in beside if not are_apart(trace, each)]
                 if not others and (is_shared or has_others(workspace)):
                     raise Refused(_ELSEWHERE)
                 return fence, older(trace, others, self._places) if others else trace
 
         fence, trace = await in_thread(looked)
         held: dict[str, int] = {}
+        tops: dict[str, int] = {}
 
         def check() -> int:
             until_ms = launch.check()
             self._traces.begin(launch.key, trace)
+            tops.update(held_open(trace))
             if trace.kept is not None:
                 held.update(opened(trace.kept))
             return until_ms
 
         def put_all_right() -> Undone:
-            return self._undoing.end(trace, held)
+            return self._undoing.end(trace, held, tops)
 
         stand_ins = self._credentials.stand_ins() if self._credentials is not None else ()
         return replace(

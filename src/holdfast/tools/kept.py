@@ -32,7 +32,9 @@ MAX_FILES = 4_000
 _MOST_HELD = 64
 """How many folders are held open, to find them if they are moved. The others are made again."""
 _MOST_ENTRIES = 1_000_000
-"""How many names are looked at to find a folder that a killed command moved."""
+"""How many names are looked at to find folders that a command moved."""
+_ROUNDS = 8
+"""How often they are looked for."""
 _NAME_CHARS = 50
 _DRAFT = f"{ASIDE}-draft"
 """Ends the name of a file that is being made again: nothing takes the place of another one before it is whole."""
@@ -111,7 +113,7 @@ def keep(fence: Fence, homes: Iterable[str]) -> Kept:
 
 
 def opened(kept: Kept) -> dict[str, int]:
-    """Open the folders above what is protected, to find them wherever they are moved. `righted` closes them."""
+    """Open the folders above what is protected, to find them wherever they are moved."""
     held: dict[str, int] = {}
     for path in [*kept.above][:_MOST_HELD]:
         with suppress(OSError):
@@ -131,7 +133,7 @@ def put_back(kept: Kept, held: Mapping[str, int] = MappingProxyType({})) -> Undo
         kept: What was protected.
         held: The open folders above it; without them, those that were moved are looked for.
     """
-    moved = {path for path, identity in kept.above.items() if _is_put_in_place(path, identity, kept, held)}
+    moved = _put_in_place(kept, held)
     changed = [path for path in kept.above if open_up(path) or path in moved]
     stuck: dict[str, str] = {}
     for path, copy in kept.copies.items():
@@ -156,19 +158,14 @@ def righted(
 
     Args:
         kept: What was protected.
-        held: The folders that hold it, as `opened` returned them.
         before: What lay at controlling places.
         others: Puts right what came at these places, and returns the paths.
-        held: The open folders above it, which are closed.
+        held: The folders that hold it, as `opened` returned them.
     """
-    try:
-        undone = put_back(kept, held)
-        known = {path: place for path, place in before.items() if path not in kept.copies}
-        came = others({**known, **seen(kept.copies)})
-        return replace(undone, changed=tuple(dict.fromkeys([*undone.changed, *came])))
-    finally:
-        for fd in held.values():
-            os.close(fd)
+    undone = put_back(kept, held)
+    known = {path: place for path, place in before.items() if path not in kept.copies}
+    came = others({**known, **seen(kept.copies)})
+    return replace(undone, changed=tuple(dict.fromkeys([*undone.changed, *came])))
 
 
 def _above(fence: Fence) -> list[str]:
@@ -287,17 +284,41 @@ def _is_proof(changed_ns: int, read_ms: int) -> bool:
     return not is_coarse(changed_ns) and not is_fresh(changed_ns, read_ms)
 
 
-def _is_put_in_place(path: str, identity: tuple[int, int], kept: Kept, held: Mapping[str, int]) -> bool:
-    """Put a folder back where it was, if it was moved, and put aside a file or link that is there instead. Return
-    whether something was done.
+def _put_in_place(kept: Kept, held: Mapping[str, int]) -> set[str]:
+    """Put folders back where they were, if they were moved, and put aside a file or link that is there instead.
+    Return the paths at which something was done.
     """
+    done = set[str]()
+    for _ in range(_ROUNDS):  # what lay in a folder that was moved may have been moved out of it before
+        missing = {path: place for path, place in kept.above.items() if not _is_in_place(path, place)}
+        unheld = {place for path, place in missing.items() if path not in held}
+        found = _found(unheld, kept.roots) if unheld else {}
+        now = {
+            path: _where(held[path]) if path in held else found.get(place, "")
+            for path, place in missing.items()
+        }
+        moved = {path for path in missing if now[path] and _is_moved(now[path], path, missing[path], kept)}
+        done |= moved
+        if not moved:
+            break
+    for path in missing:
+        with suppress(OSError):
+            if not now[path] and not stat.S_ISDIR(os.lstat(path).st_mode) and put_aside(path):
+                done.add(path)
+    return done
+
+
+def _is_in_place(path: str, identity: tuple[int, int]) -> bool:
+    there = seen([path]).get(path)
+    return there is not None and there.identity == identity
+
+
+def _is_moved(elsewhere: str, path: str, identity: tuple[int, int], kept: Kept) -> bool:
+    """Move a folder back to its path, and return whether that was done. Another one that is there is put aside."""
+    # It may have come back, or gone on, with a folder that holds it.
+    if _is_in_place(path, identity) or not _is_in_place(elsewhere, identity):
+        return False
     with suppress(OSError):
-        there = seen([path]).get(path)
-        if there is not None and there.identity == identity:
-            return False
-        elsewhere = _where(held[path]) if path in held else _found(identity, kept.roots)
-        if not elsewhere:
-            return there is not None and not stat.S_ISDIR(os.lstat(path).st_mode) and put_aside(path)
         if os.path.lexists(path):
             put_aside(path)
         _make_folders(path, kept.roots)
@@ -312,19 +333,23 @@ def _where(fd: int) -> str:
     return os.readlink(f"/proc/self/fd/{fd}") if os.fstat(fd).st_nlink else ""
 
 
-def _found(identity: tuple[int, int], roots: Iterable[str]) -> str:
-    """Return where a folder is among what a command could change; empty: nowhere, or there is too much."""
+def _found(identities: Collection[tuple[int, int]], roots: Iterable[str]) -> dict[tuple[int, int], str]:
+    """Return where folders are among what a command could change, as far as these are looked through."""
+    inodes = {inode for _, inode in identities}
+    found: dict[tuple[int, int], str] = {}
     following, entries = [*roots], 0
-    while following and entries < _MOST_ENTRIES:
-        with suppress(OSError), os.scandir(following.pop()) as found:
-            for entry in found:
+    while following and entries < _MOST_ENTRIES and len(found) < len(identities):
+        with suppress(OSError), os.scandir(following.pop()) as listed:
+            for entry in listed:
                 entries += 1
                 if not entry.is_dir(follow_symlinks=False):
                     continue
-                if entry.inode() == identity[1] and entry.stat(follow_symlinks=False).st_dev == identity[0]:
-                    return entry.path
                 following.append(entry.path)
-    return ""
+                if entry.inode() in inodes:
+                    place = entry.stat(follow_symlinks=False).st_dev, entry.inode()
+                    if place in identities:
+                        found[place] = entry.path
+    return found
 
 
 def _make_again(path: str, copy: _Copy, kept: Kept) -> None:

@@ -62,6 +62,8 @@ class Trace(msgspec.Struct, frozen=True):
     """When it was looked what lay there."""
     led: tuple[str, ...] = ()
     """Where something protected led when it began."""
+    inodes: Mapping[str, int] = msgspec.field(default_factory=dict)
+    """Of what it may change. A person may put another folder there meanwhile."""
     fault: str = ""
     """The name of the error that kept all of it from being undone; empty if nobody tried, or it is undone."""
 
@@ -164,6 +166,7 @@ class Traces:
             before={},
             gone=(),
             led=(),
+            inodes={},
             covered=(),
             changed=undone.changed,
             stuck=undone.stuck,

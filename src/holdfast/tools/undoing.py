@@ -22,6 +22,7 @@ from holdfast.tools.aside import ASIDE, is_aside, put_right, sentence
 from holdfast.tools.blocking import Refused
 from holdfast.tools.kept import put_back, righted
 from holdfast.tools.led import first_on_the_way
+from holdfast.tools.moved import where_it_is
 from holdfast.tools.traces import Trace, Traces, meet
 
 _OF_ANOTHER = (
@@ -50,14 +51,32 @@ class Undoing:
         self._traces = traces
         self._look = look
 
-    def end(self, trace: Trace, held: Mapping[str, int] = MappingProxyType({})) -> Undone:
-        """Undo what a command changed that has ended. `held`: what `kept` holds open, which is closed."""
+    def end(
+        self,
+        trace: Trace,
+        held: Mapping[str, int] = MappingProxyType({}),
+        tops: Mapping[str, int] = MappingProxyType({}),
+    ) -> Undone:
+        """Undo what a command changed that has ended.
+
+        Args:
+            trace: What is known of it.
+            held: What `kept` holds open, which is closed.
+            tops: What `moved` holds open, which is closed.
+        """
+        try:
+            return self._end(trace, held, tops)
+        finally:
+            for fd in (*held.values(), *tops.values()):
+                os.close(fd)
+
+    def _end(self, trace: Trace, held: Mapping[str, int], tops: Mapping[str, int]) -> Undone:
         if not self._traces.is_running(trace.key):  # it did not begin
             return Undone()
         with self._traces.alone():
             is_undone = False
             try:
-                undone = self._undone(trace, held)
+                undone = self._undone(trace, held, tops)
                 self._traces.end(trace.key, undone)
                 is_undone = True
                 return undone
@@ -155,7 +174,13 @@ class Undoing:
         self._traces.finish(name, trace, undone)
         return undone
 
-    def _undone(self, trace: Trace, held: Mapping[str, int] = MappingProxyType({})) -> Undone:
+    def _undone(
+        self,
+        trace: Trace,
+        held: Mapping[str, int] = MappingProxyType({}),
+        tops: Mapping[str, int] = MappingProxyType({}),
+    ) -> Undone:
+        trace, held = where_it_is(trace, tops, held)
         if trace.kept is None:
             return Undone(self._put_right(trace))
         return righted(

@@ -1,0 +1,124 @@
+"""Finds the folders of a command when it has ended: a person may have renamed one, and put another one there.
+
+What the command changed is undone where its folder is now. If that cannot be found, nothing is undone: what lies at
+its path is not its work.
+"""
+
+# Pathlib makes an object for each name.
+# ruff: noqa: PTH115
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from holdfast.policy.paths import is_inside
+from holdfast.tools.traces import Trace
+
+T = TypeVar("T")
+_NOWHERE = "/dev/null/gone"
+"""The place of a folder that is gone. Nothing can be there."""
+
+
+def inodes(roots: Iterable[str]) -> dict[str, int]:
+    """Return the inodes of what lies at these paths. The number of a device may be another one after a restart."""
+    found: dict[str, int] = {}
+    for path in roots:
+        with suppress(OSError):
+            found[path] = os.lstat(path).st_ino
+    return found
+
+
+def held_open(trace: Trace) -> dict[str, int]:
+    """Open what a command may change, to find it wherever it is moved."""
+    held: dict[str, int] = {}
+    for path, inode in trace.inodes.items():
+        with suppress(OSError):
+            fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+            held[path] = fd
+            if os.fstat(fd).st_ino != inode:
+                os.close(held.pop(path))
+    return held
+
+
+def where_it_is(
+    trace: Trace, tops: Mapping[str, int], held: Mapping[str, int]
+) -> tuple[Trace, Mapping[str, int]]:
+    """Return what is known of a command, and what is held open for it, with each path as it is now. What is gone is
+    left out.
+
+    Args:
+        trace: What is known of the command.
+        tops: What it could change, as `held_open` returned it; empty for one of a killed process.
+        held: Other open folders by their paths.
+    """
+    moved = {
+        path: _where(path, tops)
+        for path, inode in trace.inodes.items()
+        if not _is_in_place(path, inode, tops)
+    }
+    if not moved:
+        return trace, held
+    roots = sorted(trace.inodes, key=len, reverse=True)
+
+    def now(path: str) -> str:
+        root = next((each for each in roots if is_inside(each, path)), "")
+        new = moved.get(root, root)
+        return f"{new}{path.removeprefix(root)}" if new or not root else ""
+
+    def renamed(paths: Iterable[str]) -> tuple[str, ...]:
+        return tuple(filter(None, map(now, paths)))
+
+    def keyed(found: Mapping[str, T]) -> dict[str, T]:
+        return {new: each for path, each in found.items() if (new := now(path))}
+
+    kept = trace.kept
+    if kept is not None:
+        kept = replace(
+            kept,
+            copies=keyed(kept.copies),
+            above=keyed(kept.above),
+            tops=renamed(kept.tops),
+            roots=renamed(kept.roots),
+        )
+    found = replace(
+        trace,
+        writable=tuple(now(path) or _NOWHERE for path in trace.writable),
+        before=keyed(trace.before),
+        covered=renamed(trace.covered),
+        gone=renamed(trace.gone),
+        led=renamed(trace.led),
+        kept=kept,
+    )
+    return found, keyed(held)
+
+
+def are_apart(one: Trace, other: Trace) -> bool:
+    """Return whether something else lies now where another command began."""
+    return any(other.inodes.get(path, inode) != inode for path, inode in one.inodes.items())
+
+
+def _is_in_place(path: str, inode: int, tops: Mapping[str, int]) -> bool:
+    """Return whether the same thing lies at a path as before."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return False
+    if path not in tops:
+        return found.st_ino == inode
+    held = os.fstat(tops[path])
+    return (found.st_dev, found.st_ino) == (held.st_dev, held.st_ino)
+
+
+def _where(path: str, tops: Mapping[str, int]) -> str:
+    """Return where it lies now; empty if it is gone, or nobody knows."""
+    if path not in tops:
+        return ""
+    with suppress(OSError):
+        new = os.readlink(f"/proc/self/fd/{tops[path]}")
+        return new if _is_in_place(new, 0, {new: tops[path]}) else ""
+    return ""
