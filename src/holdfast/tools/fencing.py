@@ -38,7 +38,7 @@ from holdfast.tools.folders import ADVICE, GIT, NO_COMMANDS, Folder, Folders, de
 from holdfast.tools.git_folders import OF_OTHERS, trees_elsewhere
 from holdfast.tools.git_identity import git_identity
 from holdfast.tools.git_made import is_loose
-from holdfast.tools.kept import keep, opened
+from holdfast.tools.kept import Kept, keep, opened
 from holdfast.tools.led import Leads, way
 from holdfast.tools.moved import are_apart, held_open, inodes
 from holdfast.tools.other_names import OtherNames
@@ -402,18 +402,7 @@ class Fences:
                 look, now_ms = self._looked(rules, walls), SYSTEM_CLOCK.now_ms()
                 fence = self._filled(rules, look, self.backend(walls))
                 kept = keep(fence, self._homes()) if is_keeping else None
-                mounted = () if is_keeping else (*fence.masked, *fence.protected)
-                trace = Trace(
-                    fence.writable,
-                    len(walls.write),
-                    seen((*(path for path in look.places() if not is_loose(path)), *look.led)),
-                    tuple(path for path in mounted if not is_blank(path)),
-                    kept=kept,
-                    key=launch.key,
-                    looked_ms=now_ms,
-                    led=look.led,
-                    inodes=inodes(fence.writable),
-                )
+                trace = replace(_trace(fence, look, len(walls.write), kept), key=launch.key, looked_ms=now_ms)
                 beside = self._traces.beside(fence.writable)
                 others = [each for each in beside if not are_apart(trace, each)]
                 if not others and (is_shared or has_others(workspace)):
@@ -494,6 +483,20 @@ class Fences:
     def _homes(self) -> list[str]:
         """Return Holdfast's own folders and files, beside which no command may run. A key may lie in a workspace."""
         return [path for path in self._own.homes if path not in self._own.keys]
+
+
+def _trace(fence: Fence, look: _Look, beside: int, kept: Kept | None) -> Trace:
+    """Return what must be known to undo what a command makes. `beside`: how much of the fence the settings name."""
+    mounted = () if kept is not None else (*fence.masked, *fence.protected)
+    return Trace(
+        fence.writable,
+        beside,
+        seen((*(path for path in look.places() if not is_loose(path)), *look.led)),
+        tuple(path for path in mounted if not is_blank(path)),
+        kept=kept,
+        led=look.led,
+        inodes=inodes(fence.writable),
+    )
 
 
 def _filled(rules: Fence, look: _Look, homes: Iterable[str], whole: Sequence[str]) -> Fence:

@@ -63,7 +63,7 @@ class Trace(msgspec.Struct, frozen=True):
     led: tuple[str, ...] = ()
     """Where something protected led when it began."""
     inodes: Mapping[str, int] = msgspec.field(default_factory=dict)
-    """Of what it may change. A person may put another folder there meanwhile."""
+    """The numbers of what it may change. A person may put another folder there meanwhile."""
     fault: str = ""
     """The name of the error that kept all of it from being undone; empty if nobody tried, or it is undone."""
 
