@@ -171,8 +171,8 @@ WALLS = (
     Mutation(
         "a file tool reads the key of the stored secrets",
         "tools/own.py",
-        "([*homes, *keys], settings, keys)",
-        "(homes, settings, ())",
+        "([*homes, *keys], settings, keys, led)",
+        "(homes, settings, (), led)",
         "tests/tools/test_own_places.py",
     ),
     Mutation(
@@ -233,9 +233,9 @@ WALLS = (
     ),
     Mutation(
         "a command runs beside Holdfast's own files",
-        "tools/fencing.py",
-        "            if is_inside(workspace, home):\n",
-        "            if workspace == home:\n",
+        "tools/unfit.py",
+        "if each not in own.keys and is_inside(workspace, each):",
+        "if each not in own.keys and workspace == each:",
         _FENCES,
     ),
     Mutation(
@@ -538,13 +538,6 @@ WALLS = (
         "theirs.setblocking(is_blocking)",
         "theirs.setblocking(True)",
         "tests/sandbox/test_ways_out.py",
-    ),
-    Mutation(
-        "without namespaces, the folders that were opened stay open",
-        "sandbox/landlock_rights.py",
-        "told)\n        os.close(fd)\n    # What",
-        "told)\n    # What",
-        _LANDLOCK,
     ),
     Mutation(
         "a call fails for good when something vanished that it was to be shown",
