@@ -236,7 +236,7 @@ WALLS = (
         "tools/unfit.py",
         "if each not in own.keys and is_inside(workspace, each):",
         "if each not in own.keys and workspace == each:",
-        _FENCES,
+        "tests/cli/test_sandbox_words.py::test_a_run_says_at_once_that_no_command_runs_in_such_a_workspace",
     ),
     Mutation(
         "a command changes the settings of Holdfast in a folder that it may write to",
