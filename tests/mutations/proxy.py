@@ -287,4 +287,25 @@ PROXY = (
         "        if False:\n",
         "tests/protocol/test_traffic.py",
     ),
+    Mutation(
+        "a name is judged by the first of its addresses",
+        "sandbox/proxy_exchange.py",
+        "address_refusal(target.host, addresses, target.port",
+        "address_refusal(target.host, addresses[:1], target.port",
+        "tests/sandbox/test_proxy.py",
+    ),
+    Mutation(
+        "a method that sends credentials back is sent on",
+        "sandbox/proxy_heads.py",
+        'frozenset({"TRACE", "TRACK", "PRI"})',
+        'frozenset({"TRACE"})',
+        "tests/sandbox/test_proxy_heads.py",
+    ),
+    Mutation(
+        "a cut is lost while the way out is being made",
+        "sandbox/process.py",
+        "                if launch.key in self._cut:\n",
+        "                if not launch.key:\n",
+        "tests/sandbox/test_ways_out.py::test_a_cut_counts_also_while_the_way_out_is_being_made",
+    ),
 )

@@ -27,6 +27,7 @@ from tests.mutations.texts import TEXTS
 from tests.mutations.views import VIEWS
 from tests.mutations.walks import WALKS
 from tests.mutations.walls import WALLS
+from tests.mutations.watched import WATCHED
 from tests.mutations.web import WEB
 
 NAMED = (
@@ -973,6 +974,7 @@ MUTATIONS = (
     *TEXTS,
     *WALKS,
     *WALLS,
+    *WATCHED,
     *WEB,
     *PROXY,
     *STORED,

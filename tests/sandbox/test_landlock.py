@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import platform
 import resource
@@ -19,7 +20,7 @@ from msgspec.structs import replace
 
 from holdfast.errors import SandboxUnavailable
 from holdfast.protocol.fence import Fence, Launch
-from holdfast.sandbox import landlock, landlock_rights, own_folder, probing, trees
+from holdfast.sandbox import landlock, landlock_rights, own_folder, probing, seccomp, trees
 from holdfast.sandbox.landlock import Landlock
 from holdfast.sandbox.process import Ended, Processes, clean_environment
 from holdfast.testing.clock import never_over
@@ -523,6 +524,27 @@ async def test_a_program_has_no_capability_and_can_get_none(processes: Processes
     assert os.geteuid() or bounds == "0" * 16  # nobody but root can make them narrower
 
 
+@pytest.mark.requirement("L2")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_capabilities_that_a_program_would_inherit_go_with_the_others() -> None:
+    def work(_: int) -> object:
+        libc, number = landlock_rights._libc(), seccomp.capset()
+        mine = int(status()["CapPrm"], 16)
+        header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+        sets = (ctypes.c_uint32 * 6)(*[mine & 0xFFFFFFFF] * 3, *[mine >> 32] * 3)
+        landlock_rights._ask(libc.syscall, number, ctypes.addressof(header), ctypes.addressof(sets))
+        landlock_rights._ask(libc.prctl, 47, 2)  # PR_CAP_AMBIENT_RAISE of CAP_CHOWN
+        before = int(status()["CapAmb"], 16)
+        landlock_rights._leave_capabilities(libc, number)
+        return before, {name: int(each, 16) for name, each in status().items()}
+
+    def status() -> dict[str, str]:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return {line.partition(":")[0]: line.split()[-1] for line in lines if line.startswith("Cap")}
+
+    assert in_a_fork(work) == str((1, dict.fromkeys(("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"), 0)))
+
+
 CONFINED = """
 import asyncio, sys
 from pathlib import Path
@@ -571,6 +593,44 @@ def test_the_own_folder_of_a_call_is_where_no_command_may_write(
         assert not any(Path(name).is_relative_to(each) for each in writable)
     with pytest.raises(SandboxUnavailable, match="a folder of its own"):
         own_folder.new_name(KEY, ("/",))
+
+
+@pytest.mark.requirement("C12", "L2")
+def test_a_folder_that_is_there_already_does_not_become_the_own_one_of_a_call(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    made = {"own": str(tmp_path / "own"), "folders": ["home"], "files": {}, "links": {}}
+    with pytest.raises(FileExistsError):
+        landlock_rights._furnished(made)
+    assert not [*(tmp_path / "own").iterdir()]
+
+
+@pytest.mark.requirement("H1", "L2")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_what_looks_like_the_own_folder_of_a_call_and_belongs_to_another_user_stays(tmp_path: Path) -> None:
+    for name, user in (("mine", os.getuid()), ("theirs", 54321)):
+        made = Path(own_folder.new_name(f"{KEY}-{name}", ()))
+        (made / "home").mkdir(parents=True)
+        os.chown(made, user, -1)
+        own_folder.remove_left([f"{KEY}-{name}"])
+        assert made.exists() is (name == "theirs")
+    os.chown(made, os.getuid(), -1)
+    own_folder.remove(str(made))
+    (tmp_path / "theirs" / "x").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "theirs")
+    own_folder.remove(str(tmp_path / "link"))
+    assert (tmp_path / "theirs" / "x").exists()
+
+
+@pytest.mark.requirement("H4")
+def test_a_program_begins_also_where_the_proxy_has_just_ended() -> None:
+    """Then each of its connections fails."""
+    way, gone = socket.socketpair()
+    gone.close()
+    listener = os.open(os.devnull, os.O_RDONLY)
+    landlock_rights._give(listener, way)
+    assert way.fileno() < 0
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(listener)
 
 
 @pytest.mark.requirement("C12", "L2")

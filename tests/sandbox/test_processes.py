@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import itertools
 import json
 import os
@@ -15,11 +16,13 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from holdfast.protocol.fence import FLOOD_BYTES, KEPT_BYTES, Launch, Undone
+from holdfast.sandbox import guard as guarding
 from holdfast.sandbox import process, trees
 from holdfast.sandbox.guard import guard
 from holdfast.sandbox.process import Processes, clean_environment
@@ -62,6 +65,14 @@ async def until(is_so: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not is_so():  # noqa: ASYNC110 - no event tells of other processes
             await asyncio.sleep(0.02)
+
+
+def wait(is_so: Callable[[], bool]) -> None:
+    """Wait for a fact where there is no loop."""
+    until_s = time.monotonic() + PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < until_s
+        time.sleep(0.005)
 
 
 def left_over() -> set[int]:
@@ -385,6 +396,14 @@ async def test_many_commands_at_once_do_not_disturb_each_other(processes: Proces
     assert [run.result().output for run in runs] == [f"{n}\n" for n in range(12)]
 
 
+REQUEST = {
+    "until_ms": sys.maxsize, "name": "hf-test", "argv": ["/bin/sleep", "300"], "cwd": "/", "env": {"PATH": "/bin"},
+    "has_stdin": False, "has_stderr": False, "pass_fds": [], "given": {}, "opened": {}, "limits": {}, "held": None,
+    "rights": None, "covered": [], "processes": 0,
+}  # fmt: skip
+"""What a guard is asked."""
+
+
 @pytest.mark.requirement("C8", "L1")
 @pytest.mark.parametrize("is_gone", [True, False])
 def test_a_guard_that_was_frozen_before_it_had_its_name_starts_nothing_when_its_driver_is_gone(
@@ -392,11 +411,7 @@ def test_a_guard_that_was_frozen_before_it_had_its_name_starts_nothing_when_its_
 ) -> None:
     """The next driver could not find it, and may be at work."""
     here, there = socket.socketpair()
-    request = {
-        "until_ms": sys.maxsize, "name": "hf-frozen", "argv": ["/bin/sh", "-c", "touch ran"], "cwd": str(tmp_path),
-        "env": {"PATH": "/bin:/usr/bin"}, "has_stdin": False, "has_stderr": False, "pass_fds": [], "given": {},
-        "opened": {}, "limits": {}, "held": None, "rights": None, "covered": [], "processes": 0,
-    }  # fmt: skip
+    request = {**REQUEST, "argv": ["/bin/sh", "-c", "touch ran"], "cwd": str(tmp_path)}
     here.sendall(json.dumps(request).encode() + b"\n")
     if is_gone:
         here.close()
@@ -408,6 +423,79 @@ def test_a_guard_that_was_frozen_before_it_had_its_name_starts_nothing_when_its_
     os.waitpid(pid, 0)
     here.close()
     assert (tmp_path / "ran").exists() is not is_gone
+
+
+@pytest.mark.requirement("C8", "L1")
+def test_a_guard_whose_driver_is_gone_right_before_the_start_starts_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A program that began and was ended at once may have done something, while the next driver is at work."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "posix_spawnp", lambda *_, **__: pytest.fail("It was started."))
+    reading, writing = os.pipe()
+    os.close(writing)
+    with pytest.raises(guarding._TooLate):
+        guarding._started(REQUEST, [os.open(os.devnull, os.O_WRONLY)], [reading])
+    os.close(reading)
+
+
+@pytest.mark.requirement("C8", "L2")
+def test_a_guard_whose_call_fails_after_its_first_process_began_ends_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here, there = socket.socketpair()
+    told, telling = os.pipe()
+    here.sendall(json.dumps(REQUEST).encode() + b"\n")
+    if not (pid := os.fork()):
+        start = guarding._started
+
+        def started(*arguments: Any) -> tuple[int, tuple[int, int]]:
+            root, _ = start(*arguments)
+            os.write(telling, b"%d" % root)
+            return root, (told, telling)
+
+        def let_in(*_: Any) -> None:
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+        monkeypatch.setattr(guarding, "_started", started)
+        monkeypatch.setattr(guarding, "_let_in", let_in)
+        guard(there, [os.open(os.devnull, os.O_WRONLY)], [])
+    there.close()
+    root = int(os.read(told, 20))
+    with here, here.makefile() as said:
+        assert [*said] == [f'["failed", {errno.ESTALE}]\n']
+    os.waitpid(pid, 0)
+    assert not Path(f"/proc/{root}").exists()
+    for fd in (told, telling):
+        os.close(fd)
+
+
+@pytest.mark.requirement("C8", "L1")
+@pytest.mark.parametrize("others", [0, 1], ids=["the only call", "beside another one"])
+def test_what_a_killed_guard_leaves_is_gone_when_the_keeper_closes_the_call(others: int) -> None:
+    """The driver counts on that: it may find nothing more by itself."""
+    keeper = process._start_keeper()
+    calls = []
+    try:
+        for number in range(others + 1):
+            here, there = socket.socketpair()
+            with there, Path(os.devnull).open("wb") as nothing:
+                socket.send_fds(keeper.door, [b"+"], [there.fileno(), nothing.fileno()])
+            sleeping = ["/bin/sh", "-c", "for i in 1 2 3 4 5 6 7 8; do setsid sleep 300 & done; wait"]
+            asked = {**REQUEST, "argv": sleeping, "name": f"hf-{number}", "env": {trees.VARIABLE: KEY}}
+            here.sendall(json.dumps(asked).encode() + b"\n")
+            calls.append(here)
+        wait(lambda: len(left_over()) == 9 * (others + 1))
+        guards = Path(f"/proc/{keeper.process.pid}/task/{keeper.process.pid}/children").read_text().split()
+        os.kill(int(guards[0]), signal.SIGKILL)
+        calls[0].settimeout(PATIENCE_S)
+        assert calls[0].recv(1) == b""
+        assert len(left_over()) == 9 * others
+    finally:
+        for here in calls:
+            here.close()
+        keeper.dismiss()
+    assert not left_over()
 
 
 @pytest.mark.requirement("L1", "L2")

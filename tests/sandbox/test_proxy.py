@@ -89,6 +89,7 @@ NAMES = {
     "b.example": ["127.0.0.1"],
     "meta.example": ["169.254.169.254"],
     "two.example": ["192.0.2.1", "10.0.0.1"],
+    "mixed.example": ["93.184.215.14", "10.0.0.1"],
 }
 
 
@@ -262,11 +263,12 @@ async def test_each_call_has_its_own_hosts_and_hears_of_its_own_requests(server:
         ("meta.example:443", "leads to 169.254.169.254"),
         ("2130706433:443", "unusual"), ("[::ffff:127.0.0.1]:443", "inside another one"),
         ("b.example:443", "leads to 127.0.0.1"), ("meta.example:80", "leads to 169.254.169.254"),
-        ("two.example:443", "leads to"), ("b.example:0443", "unusual"), ("b.example%00.a.example:443", "unusual"),
+        ("two.example:443", "leads to"), ("mixed.example:443", "leads to 10.0.0.1"),
+        ("b.example:0443", "unusual"), ("b.example%00.a.example:443", "unusual"),
     ],
 )  # fmt: skip
 async def test_nothing_connects_to_what_is_not_listed_or_leads_elsewhere(where: str, why: str) -> None:
-    async with alone(["b.example", "meta.example", "two.example"]) as call:
+    async with alone([*NAMES]) as call:
         said = (await call.ask(f"CONNECT {where} HTTP/1.1")).decode()
         assert said.startswith("HTTP/1.1 403")
         assert why in said

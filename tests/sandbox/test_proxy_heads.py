@@ -88,6 +88,8 @@ UNREADABLE = {
     "no version": ("GET http://a.example/",),
     "a method with a space": ("GE T http://a.example/ HTTP/1.1",),
     "a method that sends back": ("TRACE http://a.example/ HTTP/1.1",),
+    "another one that does": ("track http://a.example/ HTTP/1.1",),
+    "a method that begins another protocol": ("PRI http://a.example/ HTTP/1.1",),
     "a method that some servers read in upper case": ("trace http://a.example/ HTTP/1.1",),
     "the first line of HTTP/2": ("PRI * HTTP/2.0",),
     "a tunnel without a port": ("CONNECT a.example HTTP/1.1",),

@@ -116,16 +116,20 @@ def test_secret_files_are_masked_and_controlling_ones_protected_at_any_depth(
 
 
 @pytest.mark.requirement("L2")
+@pytest.mark.parametrize("setting", ["", "read", "write"])
 def test_the_sockets_of_programs_outside_are_masked_and_pipes_are_not(
-    fences: Fences, workspace: Path, monkeypatch: pytest.MonkeyPatch
+    fences: Fences, workspace: Path, monkeypatch: pytest.MonkeyPatch, setting: str
 ) -> None:
-    (workspace / "a").mkdir()
-    monkeypatch.chdir(workspace)  # the path of a socket may have a hundred bytes
+    """Also in what the settings name."""
+    top = workspace.parent / "more" if setting else workspace
+    (top / "a").mkdir(parents=True)
+    monkeypatch.chdir(top)  # the path of a socket may have a hundred bytes
+    walls = replace(WALLS, **{setting: (str(top),)}) if setting else WALLS
     with socket.socket(socket.AF_UNIX) as server:
         server.bind("a/agent")
         os.mkfifo("a/pipe")
         Path("link").symlink_to("a/agent")
-        assert within(workspace, fences.fence(str(workspace), WALLS).masked) == ["a/agent"]
+        assert within(top, fences.fence(str(workspace), walls).masked) == ["a/agent"]
 
 
 @pytest.mark.requirement("L2")
@@ -281,14 +285,17 @@ def test_what_controls_programs_is_protected_in_each_folder_that_may_be_written(
 
 
 @pytest.mark.requirement("L2")
-@pytest.mark.skipif(os.getuid() == 0, reason="root can read every folder")
-def test_a_folder_that_cannot_be_read_is_masked(fences: Fences, workspace: Path) -> None:
-    touch(workspace / "shut" / ".env")
-    (workspace / "shut").chmod(0o111)
-    try:
-        assert within(workspace, fences.fence(str(workspace), WALLS).masked) == ["shut"]
-    finally:
-        (workspace / "shut").chmod(0o755)
+@pytest.mark.parametrize("is_named", [False, True], ids=["the workspace", "write"])
+def test_a_folder_that_cannot_be_read_is_masked(fences: Fences, workspace: Path, *, is_named: bool) -> None:
+    """Also in what the settings let commands change."""
+    top = workspace.parent / "more" if is_named else workspace
+    walls = replace(WALLS, write=(str(top),)) if is_named else WALLS
+    touch(top / "shut" / ".env", workspace / "x")
+    with as_an_ordinary_user(workspace.parent):
+        (top / "shut").chmod(0o111)
+        masked = fences.fence(str(workspace), walls).masked
+        (top / "shut").chmod(0o755)
+    assert within(top, masked) == ["shut"]
 
 
 @pytest.mark.requirement("L2")

@@ -154,6 +154,7 @@ def test_on_a_full_disk_no_half_of_a_file_is_put_back_and_the_whole_comes_later(
     assert undone.stuck == undone.changed == (str(envrc),)
     traces.end("s:1", undone)
     assert not envrc.exists()
+    assert not [path.name for path in small.iterdir() if path.name.endswith(kept._DRAFT)]
     (said,) = traces.taken("s")
     assert said.startswith("Not put back: .envrc (No space left on device). ")
     assert "what was there before was put back, but for these." in said

@@ -182,3 +182,29 @@ def test_a_folder_that_cannot_be_searched_is_no_reason_to_leave_a_name_out(works
     linked(workspace, {".env": "../outside"})
     with pytest.raises(Refused, match="cannot be read"):
         OtherNames().found([str(workspace / ".env")], (), ["/x" * 3000])
+
+
+@pytest.mark.requirement("L2", "S14")
+def test_a_folder_is_searched_again_for_a_file_that_has_become_secret_since(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    linked(workspace, {".env": "a/notes", "b.key": "a/key"})
+    monkeypatch.setattr(other_names, "is_fresh", lambda *_: False)  # as long after all these changes
+    names, first, later = OtherNames(), str(workspace / ".env"), str(workspace / "b.key")
+    assert within(workspace, names.found([first], (), [str(workspace)]).masked) == ["a/notes"]
+    assert within(workspace, names.found([first, later], (), [str(workspace)]).masked) == ["a/key", "a/notes"]
+
+
+@pytest.mark.requirement("L2", "S14")
+def test_a_folder_that_has_just_changed_is_not_remembered(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its next change may have the same time."""
+    linked(workspace, {".env": "a/notes"})
+    monkeypatch.setattr(other_names, "is_fresh", lambda *_: True)
+    names, read = OtherNames(), list[str]()
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: (read.append(path), scandir(path))[1])
+    for _ in range(2):
+        names.found([str(workspace / ".env")], (), [str(workspace)])
+    assert read.count(str(workspace / "a")) == 2

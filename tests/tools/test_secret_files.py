@@ -153,6 +153,17 @@ def test_a_program_cannot_hide_a_new_file_by_setting_the_time_of_its_folder_back
     assert redact(VALUE) == "[redacted:known]"
 
 
+def test_a_folder_that_has_just_changed_is_read_each_time(tmp_path: Path) -> None:
+    """Its next change may have the same time."""
+    (tmp_path / "x").touch()
+    os.utime(tmp_path, (1, 1))
+    now_ms = tmp_path.stat().st_ctime_ns // 1_000_000
+    scans = [secret_files._Scan({}, ms) for ms in (now_ms, now_ms + 60_000)]
+    for scan in scans:
+        scan.run(str(tmp_path))
+    assert [scan.folders[""] < 0 for scan in scans] == [True, False]
+
+
 def test_however_often_a_program_changes_its_secrets_a_search_looks_for_a_bounded_number(
     tmp_path: Path,
 ) -> None:

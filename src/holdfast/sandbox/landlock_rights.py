@@ -35,7 +35,7 @@ _NO_NEW_PRIVS, _SECCOMP, _FILTER = 38, 22, 2
 _WITH_FILTER, _LISTENING = 1, 1 << 3 | 1 << 5
 """SECCOMP_SET_MODE_FILTER, and SECCOMP_FILTER_FLAG_NEW_LISTENER with _WAIT_KILLABLE_RECV: no signal but a deadly one
 interrupts a call that waits for its answer."""
-_DROP_FROM_BOUNDS, _AMBIENT, _CLEAR_ALL = 24, 47, 4
+_DROP_FROM_BOUNDS = 24
 _MOST_CAPABILITIES = 64
 _CAPABILITIES_V3 = 0x20080522
 
@@ -265,7 +265,7 @@ def _leave_capabilities(libc: Any, capset: int) -> None:
         for number in range(_MOST_CAPABILITIES):
             if libc.prctl(_DROP_FROM_BOUNDS, number, 0, 0, 0):
                 break
-    libc.prctl(_AMBIENT, _CLEAR_ALL, 0, 0, 0)
+    # With the permitted ones go those that the kernel calls ambient.
     header = ctypes.create_string_buffer(_CAPABILITIES_V3.to_bytes(8, sys.byteorder), 8)
     none = ctypes.create_string_buffer(24)
     _ask(libc.syscall, capset, ctypes.addressof(header), ctypes.addressof(none))

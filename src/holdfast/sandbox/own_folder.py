@@ -56,7 +56,7 @@ def remove_left(keys: Collection[str]) -> None:
     for base in bases():
         with suppress(OSError):
             for name in os.listdir(base):
-                if name.startswith(prefixes) and os.lstat(os.path.join(base, name)).st_uid == os.getuid():
+                if name.startswith(prefixes):
                     remove(os.path.join(base, name))
 
 
