@@ -28,18 +28,26 @@ _CURL = Program(
     "--speed-time= --limit-rate= --max-filesize= --range= --user-agent= --header= --request= "
     "--remote-name --remote-name-all --create-dirs --proto= --proto-default= --tlsv1.2 --tlsv1.3 "
     "--noproxy= --no-keepalive --keepalive-time= --tcp-nodelay --path-as-is --raw --styled-output "
-    "--no-location --url=",
+    "--no-location --url= --cert-type= --key-type= --ciphers= --tls13-ciphers= --tls-max= --curves= --sigalgs= "
+    "--create-file-mode= --expect100-timeout= --happy-eyeballs-timeout-ms= --hostpubmd5= --hostpubsha256= "
+    "--local-port= --max-redirs= --parallel-max= --proto-redir= --rate= --ftp-method= --ftp-ssl-ccc-mode= "
+    "--tftp-blksize= --ip-tos= --vlan-priority= --keepalive-cnt= --trace-config=",
     writes="-o= --output= --output-dir= -D= --dump-header= -c= --cookie-jar= --trace= --trace-ascii= "
     "--stderr= --etag-save= --hsts= --libcurl=",
     reads="-T= --upload-file= --etag-compare= --cacert= --capath= --netrc-file= -E= --cert= --key= "
-    "-K= --config=",
+    "-K= --config= --pinnedpubkey= --crlfile= --proxy-pinnedpubkey= --proxy-cacert= --proxy-capath= "
+    "--proxy-crlfile= --proxy-cert= --proxy-key= --pubkey= --random-file= --egd-file= --knownhosts= -z= --time-cond=",
     denies=_LEADS_AROUND,
     asks="-L --location --location-trusted -k --insecure -d= --data= --data-raw= --data-binary= "
     "--data-urlencode= --data-ascii= --json= --url-query= -F= --form= --form-string= -u= --user= -U= "
     "--proxy-user= -b= --cookie= -n --netrc --netrc-optional -J --remote-header-name -C= --continue-at= "
     "-e= --referer= -Q= --quote= -t= --telnet-option= --next -: --oauth2-bearer= --aws-sigv4= --variable= "
     "--engine= --ftp-port= -P= --request-target= --post301 --post302 --post303 --mail-from= --mail-rcpt= "
-    "--stdin --ca-native --delegation= --negotiate --ntlm --digest --anyauth",
+    "--stdin --ca-native --delegation= --negotiate --ntlm --digest --anyauth --ftp-account= "
+    "--ftp-alternative-to-user= --krb= --login-options= --mail-auth= --pass= --proxy-pass= --proxy-header= "
+    "--proxy-cert-type= --proxy-key-type= --proxy-ciphers= --proxy-tls13-ciphers= --proxy-service-name= "
+    "--service-name= --socks5-gssapi-service= --sasl-authzid= --tlsauthtype= --tlsuser= --tlspassword= "
+    "--proxy-tlsauthtype= --proxy-tlsuser= --proxy-tlspassword= --ech= --upload-flags=",
 )
 _UPLOADS = ("-T", "--upload-file", "-E", "--cert", "--key", "-K", "--config", "--netrc-file")
 _PLAIN_HEADERS = (
@@ -85,13 +93,21 @@ _WGET = Program(
     operands="text*",
     plain="-q -v -nv -S -t= -T= -w= -c -N -4 -6 --quiet --verbose --no-verbose --server-response "
     "--tries= --timeout= --wait= --continue --timestamping --spider --max-redirect= --no-clobber -nc "
-    "--show-progress --progress= -U= --user-agent=",
+    "--show-progress --progress= -U= --user-agent= --report-speed= --restrict-file-names= --retry-on-http-error= "
+    "--start-pos= --dns-timeout= --connect-timeout= --read-timeout= --waitretry= -Q= --quota= --limit-rate= "
+    "--prefer-family= --local-encoding= --remote-encoding= --cut-dirs= --default-page= --compression= "
+    "--secure-protocol= --certificate-type= --private-key-type= --ciphers= --warc-max-size= -l= --level= -A= "
+    "--accept= -R= --reject= --accept-regex= --reject-regex= --regex-type= -D= --domains= --exclude-domains= "
+    "--follow-tags= --ignore-tags= -I= --include-directories= -X= --exclude-directories=",
     writes="-O= --output-document= -o= --output-file= -a= --append-output= -P= --directory-prefix= "
-    "--save-cookies= --warc-file=",
-    reads="--post-file= --body-file= --load-cookies= --ca-certificate= --certificate= --private-key=",
+    "--save-cookies= --warc-file= --warc-tempdir= --rejected-log= --hsts-file=",
+    reads="--post-file= --body-file= --load-cookies= --ca-certificate= --ca-directory= --certificate= --private-key= "
+    "--crl-file= --pinnedpubkey= --warc-dedup=",
+    asks="--user= --password= --http-user= --http-password= --proxy-user= --proxy-password= --ftp-user= "
+    "--ftp-password= --referer= --header= --method= --post-data= --body-data= --warc-header=",
     lists="-i= --input-file=",
     runs="--use-askpass= --execute= -e=",
-    denies="--dns-servers= --bind-dns-address= --bind-address=",
+    denies="--dns-servers= --bind-dns-address= --bind-address= --config=",
     risk="follows redirects to hosts that nobody listed",
 )
 
