@@ -24,7 +24,7 @@ from holdfast.runtime.fork import CAUSE
 from holdfast.runtime.holder import LEASE_MS, this_process
 from holdfast.runtime.isolate import Accepted, Waiting, accept, copy_for, discard, waiting
 from holdfast.runtime.undo import Workshop, put_back
-from holdfast.views.edits import undo_of
+from holdfast.views.edits import redo_of, undo_of
 
 ANN = owner("ann", "cli")
 Tree = dict[str, tuple[bytes | str, int]]
@@ -102,6 +102,13 @@ class Desk:
         self.doing(
             lambda workshop: put_back(
                 workshop, self.session, ANN, "undo", lambda edits, look: undo_of(edits, 1, look)
+            )
+        )
+
+    def redone(self) -> None:
+        self.doing(
+            lambda workshop: put_back(
+                workshop, self.session, ANN, "redo", lambda edits, look: redo_of(edits, 1, look)
             )
         )
 

@@ -177,6 +177,24 @@ def test_a_discard_after_a_killed_accept_is_refused_until_the_accept_is_complete
     raise AssertionError("it never ends")
 
 
+def test_a_redo_of_what_was_accepted_removes_the_folders_that_it_removed(desk: Desk) -> None:
+    (desk.work / "e" / "f").mkdir(parents=True)
+    (desk.work / "e" / "f" / "y").write_text("y\n")
+    before = tree(desk.work)
+    copy = Path(desk.copied().folder)
+    change(copy)
+    shutil.rmtree(copy / "e")
+    after = tree(copy)
+    assert desk.accepted().problems == ()
+    for _ in range(2):
+        desk.undone()
+        assert tree(desk.work) == before
+        desk.redone()
+        assert tree(desk.work) == after
+        assert (desk.work / "d").is_file()
+        assert not (desk.work / "e").exists()
+
+
 def test_a_discard_leaves_nothing_for_the_next_command_to_complete(desk: Desk) -> None:
     async def read(workshop: Workshop) -> Sequence[Record]:
         return [readable(each) for each in await workshop.store.read(desk.session)]

@@ -70,6 +70,8 @@ class Edit(msgspec.Struct, frozen=True):
     """The permission bits of the file when it was undone; 0 if it was not."""
     left: str | None = None
     """The mark of the file when it was undone; None if it was not."""
+    emptied: int = 0
+    """How many of the folders above it were removed with it."""
 
     @property
     def is_undone(self) -> bool:
@@ -193,6 +195,7 @@ def _accepted(restoring: FilesRestoring, told: FilesRestored, seq: int) -> list[
             ),
             is_certain=True,
             is_accepted=True,
+            emptied=0 if file.after else file.new_folders,
         )
         for file in restoring.files
         if file.path in told.restored and file.before != file.after
@@ -505,7 +508,8 @@ def _forth(goal: _Walk, chain: _Chain, edit: Edit) -> _Walk:
     """Walk from the file to what it was after the edit."""
     change = edit.change
     if goal.sha256 == change.before:
-        return _Walk(change.after, edit.mode or goal.mode, goal.new_folders + change.new_folders)
+        folders = goal.new_folders + change.new_folders if change.after else edit.emptied
+        return _Walk(change.after, edit.mode or goal.mode, folders)
     return _stopped(goal, chain) if edit.is_certain else goal
 
 
