@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli.commands import COMMANDS
-from holdfast.cli.doctor import CHECKS
+from holdfast.cli.doctor import CHECKS, check_home, close_to_others
+from holdfast.config.paths import find_home
 from holdfast.storage.home import DATABASE
 from tests.cli.conftest import Filled, Holdfast
 
@@ -126,6 +127,27 @@ def test_doctor_finds_a_home_that_others_may_read(holdfast: Holdfast, home: Fill
     (home.folder / DATABASE).chmod(0o600)
     home.folder.chmod(0o755)
     assert told() == (1, "fault")
+
+
+@pytest.mark.requirement("A14")
+def test_doctor_closes_a_home_to_which_a_link_leads(tmp_path: Path) -> None:
+    data, link = tmp_path / "data", tmp_path / "home"
+    data.mkdir(mode=0o755)
+    link.symlink_to(data)
+    (data / "elsewhere").symlink_to(tmp_path)
+    (data / DATABASE).touch(0o644)
+    home = find_home(str(link), {})
+    (found,) = check_home(home)
+    assert (found.severity, str(data) in found.message, str(data / DATABASE) in found.message) == (
+        "fault",
+        True,
+        True,
+    )
+    assert str(data) in found.hint
+    before = tmp_path.stat().st_mode
+    close_to_others(home.folder)
+    assert [each.severity for each in check_home(home)] == ["ok"]
+    assert (data.stat().st_mode & 0o777, tmp_path.stat().st_mode) == (0o700, before)
 
 
 @pytest.mark.requirement("L9")

@@ -130,20 +130,22 @@ def check_home(home: Home) -> Iterator[Finding]:
     if not (folder.is_dir() and os.access(folder, os.R_OK | os.W_OK | os.X_OK)):
         yield Finding("home", "fault", f"{folder} is not writable", "Check its owner and permissions.")
         return
-    open_to_others = [path for path in (folder, *sorted(folder.iterdir())) if _is_open(path)]
+    top = folder.resolve()  # what lies in a home counts, also where a link leads to it
+    inside = [path for path in sorted(top.iterdir()) if not path.is_symlink()]
+    open_to_others = [path for path in (top, *inside) if _is_open(path)]
     if not open_to_others:
         yield Finding("home", "ok", f"{folder} is closed to others")
         return
     listed = ", ".join(str(path) for path in open_to_others[:_LISTED_FILES])
-    hint = f"`holdfast doctor --fix` closes it, or: chmod -R go-rwx {shlex.quote(str(folder))}"
+    hint = f"`holdfast doctor --fix` closes it, or: chmod -R go-rwx {shlex.quote(str(top))}"
     yield Finding("home", "fault", f"others may read or write {listed}", hint)
 
 
 def close_to_others(folder: Path) -> None:
-    """Take the permissions of others away from a home, and from all files and folders in it. Links are left alone,
-    and what cannot be changed stays for the check to find.
+    """Take the permissions of others away from a home, and from all files and folders in it. Links in it are left
+    alone, and what cannot be changed stays for the check to find.
     """
-    for parent, entries in walked(str(folder)):
+    for parent, entries in walked(str(folder.resolve())):
         for path in (parent, *(entry.path for entry in entries or ())):
             with contextlib.suppress(OSError):  # a socket, a link, another user's file
                 fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -154,7 +156,7 @@ def close_to_others(folder: Path) -> None:
 
 
 def _is_open(path: Path) -> bool:
-    return not path.is_symlink() and bool(stat.S_IMODE(path.stat().st_mode) & 0o077)
+    return bool(stat.S_IMODE(path.stat().st_mode) & 0o077)
 
 
 def check_database(home: Home) -> Iterator[Finding]:
