@@ -690,6 +690,35 @@ async def test_a_command_in_a_workspace_that_holds_the_home_is_refused_before_an
 
 
 @pytest.mark.requirement("L2")
+@pytest.mark.parametrize("backend", ["bubblewrap", "landlock"])
+async def test_what_the_settings_name_by_a_link_has_this_name_inside(
+    tmp_path: Path, workspace: Path, backend: Backend
+) -> None:
+    """As a linked ~/.pyenv, or the `current` of many tools: PATH and programs name the link."""
+    home = tmp_path / "home"
+    touch(home / "tools-1.2" / "bin" / "mytool", tmp_path / "disk" / "notes" / "a", home / "secret")
+    (home / "tools-1.2" / "bin" / "mytool").write_text("#!/bin/sh\necho ran\n")
+    (home / "tools-1.2" / "bin" / "mytool").chmod(0o755)
+    (home / "tools").symlink_to("now")
+    (home / "now").symlink_to(home / "tools-1.2")
+    (tmp_path / "notes").symlink_to("disk/notes")
+    walls = Walls(backend, read=(f"{home}/tools/bin",), write=(f"{tmp_path}/notes",))
+    fences = Fences(OwnPlaces(), str(home), backend)
+    command = f"PATH=$PATH:{home}/tools/bin; mytool; echo x > {tmp_path}/notes/b; readlink {home}/tools"
+    command += f"; cat {home}/secret"
+    launch = Launch(("/bin/bash", "-c", command), str(workspace), "s:1", {}, 20.0, 20.0, never_over)
+    made = (bubblewrap if backend == "bubblewrap" else landlock).make()
+    if isinstance(made, Finding):
+        pytest.skip(made.fault)
+    processes = Processes(made)
+    ended = await processes.run(await fences.around(launch, str(workspace), walls), lambda _: None)
+    await processes.aclose()
+    assert ended.output.splitlines()[:2] == ["ran", "now"]
+    assert ended.exit_code
+    assert (tmp_path / "disk" / "notes" / "b").read_text() == "x\n"
+
+
+@pytest.mark.requirement("L2")
 def test_where_more_of_the_home_is_shown_nothing_is_put_there(
     fences: Fences, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,6 +55,30 @@ def test_no_command_runs_where_it_could_lead_holdfast_to_other_settings_or_anoth
     assert why(dotfiles / "ws" / "sub", own) == ""
 
 
+@pytest.mark.parametrize("key", ["read", "write"])
+@pytest.mark.parametrize("path", ["ws/data", "ws/data/sub"])
+def test_no_command_runs_where_one_has_led_the_settings_of_its_sandbox_elsewhere(
+    tmp_path: Path, key: str, path: str
+) -> None:
+    """It may have put a link in place of a folder that the settings name: the next one would get what it leads to."""
+    (tmp_path / "ws" / "data" / "sub").mkdir(parents=True)
+    (tmp_path / "home" / "sub").mkdir(parents=True)
+    named = {key: (f"{tmp_path}/{path}",)}
+    assert why(tmp_path / "ws", **named) == ""
+    (tmp_path / "ws" / "data").rename(tmp_path / "ws" / "away")
+    (tmp_path / "ws" / "data").symlink_to(tmp_path / "home")
+    told = "leads to what [sandbox] read or write names, and a command could replace it"
+    assert why(tmp_path / "ws", **named) == f"the link {tmp_path}/ws/data {told}"
+    assert why(tmp_path / "home", **named) == ""
+
+
+def test_no_command_runs_beside_the_own_files_of_holdfast_but_for_a_key(tmp_path: Path) -> None:
+    home, key = f"{tmp_path}/ws/hf", f"{tmp_path}/ws/key"
+    own = OwnPlaces((home, key), (), (key,))
+    assert why(tmp_path / "ws", own) == f"Holdfast's own files are in it ({home})"
+    assert why(tmp_path / "ws", OwnPlaces((key,), (), (key,))) == ""
+
+
 def test_a_link_that_is_a_file_of_settings_is_put_back_and_stops_no_command(dotfiles: Path) -> None:
     (file := dotfiles / "ws" / "config.toml").symlink_to("../kept/holdfast/config.toml")
     own = own_places(Own((str(dotfiles / "kept" / "none"),), (str(file),)))

@@ -64,6 +64,8 @@ class Fence(msgspec.Struct, frozen=True, omit_defaults=True):
     """Files of its own, with their content, in folders of its own."""
     hosts: tuple[str, ...] = ()
     """The hosts that it may reach through the proxy, as `[network] allow` names them."""
+    links: Mapping[str, str] = {}
+    """Links by which the settings name readable and writable folders, and what each of them says."""
 
     @property
     def network(self) -> Network:

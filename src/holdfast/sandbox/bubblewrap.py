@@ -277,9 +277,16 @@ def _mounts(fence: Fence) -> Iterator[str]:
         *((path, ("--bind", path, path)) for path in (*fence.writable, *_pinned(fence))),
         *((path, ("--ro-bind-try", path, path)) for path in (*fence.readable, *fence.protected)),
         *((path, _mask(path)) for path in fence.masked),
+        *((path, ("--symlink", fence.links[path], path)) for path in _missing_links(fence)),
     ]
     for _, arguments in sorted(shown, key=lambda each: _depth(each[0])):
         yield from arguments
+
+
+def _missing_links(fence: Fence) -> Iterator[str]:
+    """Yield the links of a fence that lie in nothing that is shown or masked: they would not exist inside."""
+    there = (*SYSTEM, *fence.writable, *fence.readable, *fence.protected, *fence.masked)
+    yield from (path for path in fence.links if not is_within(there, path))
 
 
 def _outside(masked: Iterable[str], paths: Iterable[str]) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeGuard
@@ -236,6 +237,7 @@ class Fences:
             memory_bytes=walls.memory_bytes,
             file_bytes=walls.file_bytes,
             hosts=tuple(hosts),
+            links=dict(_links((*walls.read, *walls.write))),
             processes=walls.processes,
             cpu_s=walls.cpu_s,
         )
@@ -551,6 +553,13 @@ def _readable(named: Iterable[str], needed: Iterable[str], hidden: str = "") -> 
     """
     more = (path for path in map(_real, needed) if not is_shown(path) or (hidden and is_inside(hidden, path)))
     return tuple(dict.fromkeys((*map(_real, named), *more)))
+
+
+def _links(named: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield the links on the way to what a person names, and what each of them says. Programs use the same names."""
+    for link in (link for path in named for link in way(os.path.expanduser(path))[0]):
+        with suppress(OSError):
+            yield link, str(Path(link).readlink())
 
 
 def _real(path: str) -> str:

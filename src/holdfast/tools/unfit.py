@@ -19,6 +19,7 @@ from holdfast.policy.paths import is_inside, is_within
 from holdfast.policy.protected import Own
 from holdfast.protocol.allowed import is_of_kernel
 from holdfast.protocol.settings import Settings, Walls
+from holdfast.tools.led import way
 from holdfast.tools.own import OwnPlaces, own_places
 
 _HOMES = ("/home", "/Users")
@@ -67,9 +68,17 @@ def unfit(workspace: str, walls: Walls, own: OwnPlaces, home: str) -> str:
     for path in (workspace, *read, *written):
         if is_of_kernel(path) or _has_kernel(path, mounts):
             return f"{path} is, or holds, a folder in which the kernel can be changed"
+    changed = (workspace, *written)
     for link in own.links:
-        if is_within((workspace, *written), link):
+        if is_within(changed, link):
             return f"the link {link} leads to Holdfast's own files, and a command could replace it"
+    # A command could have made it a moment ago, in place of the folder that the person named.
+    named = (os.path.expanduser(each) for each in (*walls.read, *walls.write))
+    for link in (link for path in named for link in way(path)[0]):
+        if is_within(changed, link):
+            return (
+                f"the link {link} leads to what [sandbox] read or write names, and a command could replace it"
+            )
     return ""
 
 
