@@ -113,7 +113,10 @@ def test_what_a_process_began_that_was_killed_is_synced_by_the_next_one(tmp_path
                 check(cut, nothing, tmp_path / "after")
 
 
-async def test_a_log_that_is_cut_at_any_byte_holds_a_prefix_of_what_was_written(tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", [4093, pytest.param(1021, marks=pytest.mark.long)])
+async def test_a_log_that_is_cut_at_any_byte_holds_a_prefix_of_what_was_written(
+    tmp_path: Path, step: int
+) -> None:
     store = SqliteStore.open(tmp_path / "home")
     driving = await drive(store)
     for turn in range(6):
@@ -122,7 +125,7 @@ async def test_a_log_that_is_cut_at_any_byte_holds_a_prefix_of_what_was_written(
     database, log = ((tmp_path / "home" / name).read_bytes() for name in (DATABASE, f"{DATABASE}-wal"))
     await store.aclose()
     home, before = tmp_path / "after", 0
-    for size in (*range(0, len(log), 1021), len(log)):
+    for size in (*range(0, len(log), step), len(log)):
         shutil.rmtree(home, ignore_errors=True)
         home.mkdir()
         (home / DATABASE).write_bytes(database)

@@ -92,7 +92,7 @@ async def told(
 
 
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 async def test_after_ten_calls_the_estimate_is_right(tmp_path: Path, vocabulary: str, seed: int) -> None:
     story = await told(tmp_path, vocabulary, seed)
     (found,) = errors(story.attempts)
