@@ -241,7 +241,17 @@ SWEEPS: dict[str, Callable[[int], Line]] = {
 }
 
 
-@pytest.mark.parametrize("line", SWEEPS.values(), ids=SWEEPS.keys())
+ALIKE = {"a silent check", "a search by shell"}
+"""Sweeps that the others stand for in the everyday suite."""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(line, id=name, marks=pytest.mark.long if name in ALIKE else ())
+        for name, line in SWEEPS.items()
+    ],
+)
 def test_a_sweep_that_finds_everything_in_order_is_work(workspace: Path, line: Callable[[int], Line]) -> None:
     script(workspace, "check.sh", "test -s $1 && echo in order")
     for number in range(50):

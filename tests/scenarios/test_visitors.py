@@ -204,10 +204,11 @@ def test_a_visit_while_another_drives_is_handled_by_the_one_who_drives(
 
 
 @pytest.mark.requirement("H5", "B4")
+@pytest.mark.parametrize("numbers", [(2, 5), pytest.param((4, 6), marks=pytest.mark.long)])
 @pytest.mark.parametrize("kind", KINDS)
-def test_visits_are_the_same_on_every_store(stage: Stage, kind: str) -> None:
+def test_visits_are_the_same_on_every_store(stage: Stage, kind: str, numbers: tuple[int, int]) -> None:
     scenario = BY_NAME["approved"]
-    for number in (2, 4, 5, 6):
+    for number in numbers:
         faults = Faults(crash_after_commit=number)
         stage.run(lambda c, s, w, f=faults: visit_when_nobody_drives(scenario, c, s, w, f, kind))
         stage.run(lambda c, s, w, n=number: visit_while_driven(scenario, c, s, w, n, False, kind))
