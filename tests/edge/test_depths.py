@@ -92,7 +92,7 @@ def test_reading_walks_reach_the_end_of_a_path(tmp_path: Path) -> None:
         assert len(list(grep_child._files_under([str(tmp_path)]))) == 1
         close_to_others(tmp_path)
         (made := tmp_path / "made" / "objects").mkdir(parents=True)
-        cloning._add_objects(str(tmp_path), made.parent)
+        cloning._add_objects(str(tmp_path), made.parent, OwnPlaces())
     assert [str(path.relative_to(made)) for path in made.glob("*/*")] == ["ab/cd"]
 
 

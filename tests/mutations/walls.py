@@ -582,6 +582,20 @@ WALLS = (
         "tests/sandbox/test_ways_out.py",
     ),
     Mutation(
+        "a fork copies what a link leads to that a command puts in place of a folder",
+        "runtime/rewind.py",
+        "copy_function=copied, ",
+        "",
+        "tests/tools/test_copying.py",
+    ),
+    Mutation(
+        "an empty file is removed where a link of a command leads",
+        "sandbox/mounted.py",
+        "        folder = opened(above)\n",
+        "        folder = os.open(above, os.O_RDONLY)\n",
+        _PLACES,
+    ),
+    Mutation(
         "a call fails for good when something vanished that it was to be shown",
         "sandbox/landlock_rights.py",
         "raise OSError(ESTALE, os.strerror(ESTALE)) from error",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.protocol.settings import Walls
+from holdfast.runtime import rewind
 from holdfast.storage.images import Images
 from holdfast.tools import commits
 from holdfast.tools.blocking import Refused
@@ -183,3 +185,26 @@ def test_the_other_name_of_a_secret_file_is_masked_in_a_copy_too(
         ".env",
     ]
     assert changes(str(tmp_path / "full"), copied, images, OwnPlaces()) == []
+
+
+@pytest.mark.requirement("L2")
+def test_a_folder_that_becomes_a_link_while_it_is_copied_gives_no_file_from_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a command may do it that runs in the workspace meanwhile."""
+    work, elsewhere = tmp_path / "work", tmp_path / "elsewhere"
+    for folder in (work / "sub", elsewhere, tmp_path / "copy"):
+        folder.mkdir(parents=True)
+    (work / "sub" / "a").write_text("mine")
+    (elsewhere / "a").write_text("of somebody else")
+
+    def swapped(folder: str, names: list[str]) -> list[str]:
+        if folder == str(work / "sub"):
+            (work / "sub").rename(work / "away")
+            (work / "sub").symlink_to(elsewhere)
+        return []
+
+    monkeypatch.setattr(rewind, "_ignored", lambda own, workspace: swapped)
+    with pytest.raises(shutil.Error, match="Not a directory"):
+        rewind.copy_folder(OwnPlaces(), work, tmp_path / "copy")
+    assert not (tmp_path / "copy" / "sub" / "a").exists()

@@ -32,7 +32,7 @@ from holdfast.runtime.holder import LiveLease
 from holdfast.runtime.undo import NOT_DONE, Workshop, put_back, shelf_of, todo_of
 from holdfast.runtime.visit import leased
 from holdfast.tools import restoring
-from holdfast.tools.copying import MAX_DEPTH
+from holdfast.tools.copying import MAX_DEPTH, copy_file
 from holdfast.tools.own import OwnPlaces, identity
 from holdfast.views.edits import Edit, Found, Look, Place, Todo, moves_to_copy, open_restore, rewind_of
 
@@ -207,8 +207,7 @@ def _copied(
     workshop.images.check_key(shelf.lineage)
     try:
         with draft_beside(copy.folder, is_folder=True) as (draft, _):
-            ignored = _ignored(workshop.own, copy.workspace)
-            shutil.copytree(copy.workspace, draft, symlinks=True, ignore=ignored, dirs_exist_ok=True)
+            copy_folder(workshop.own, copy.workspace, draft)
             done, kept = _put_back_in(workshop, records, at_seq, copy.workspace, draft, shelf)
             draft.rename(copy.folder)
         return done, kept, os.path.realpath(copy.folder)
@@ -217,6 +216,21 @@ def _copied(
         raise UsageError(f"{copy.folder} cannot be made: {why.partition('] ')[2] or why}.") from None
     except OSError as error:
         raise UsageError(f"{copy.folder} cannot be made: {error.strerror or error}.") from None
+
+
+def copy_folder(own: OwnPlaces, workspace: Path, to: Path) -> None:
+    """Copy all of a workspace into an empty folder, but homes.
+
+    Raises:
+        shutil.Error, OSError: something cannot be copied.
+        UsageError: its folders are too deep.
+    """
+
+    def copied(source: str, target: str) -> None:
+        copy_file(workspace, os.path.relpath(source, workspace), target)
+
+    ignored = _ignored(own, workspace)
+    shutil.copytree(workspace, to, symlinks=True, ignore=ignored, copy_function=copied, dirs_exist_ok=True)
 
 
 def _put_back_in(

@@ -22,6 +22,7 @@ from holdfast.tools.blocking import Refused
 from holdfast.tools.ignoring import NO_HOOKS, bare_environment
 from holdfast.tools.own import OwnPlaces
 from holdfast.tools.repository import KEPT_KEYS, Repository, copy_small, per_worktree
+from holdfast.tools.workspace import Root, open_to_read
 
 _LIMIT_S = 600.0
 _NAMES = ("user.name", "user.email")
@@ -64,7 +65,7 @@ def clone(git: str, repository: Repository, to: Path, own: OwnPlaces) -> tuple[s
             if key in KEPT_KEYS or key in _NAMES:
                 run(*config, "--replace-all", key, value if has_value else "true")
         if os.path.lexists(os.path.join(repository.common, "shallow")):
-            _add_objects(repository.common, made)  # git clones such a one without what is only staged
+            _add_objects(repository.common, made, own)  # git clones such a one without what is only staged
         (made / "info").mkdir(exist_ok=True)
         for source, names in (
             (repository.folder, ("HEAD", *per_worktree(repository))),
@@ -79,7 +80,7 @@ def clone(git: str, repository: Repository, to: Path, own: OwnPlaces) -> tuple[s
         return tuple(name for name in listed.split("\0") if name)
 
 
-def _add_objects(common: str, made: Path) -> None:
+def _add_objects(common: str, made: Path, own: OwnPlaces) -> None:
     """Add the objects that a clone does not have."""
     # Git has them in folders of `objects`, and none deeper.
     for folder in Path(common, "objects").iterdir():
@@ -88,7 +89,14 @@ def _add_objects(common: str, made: Path) -> None:
             target = made / "objects" / folder.name / path.name
             if path.is_file() and not path.is_symlink() and not target.exists():
                 target.parent.mkdir(exist_ok=True)
-                shutil.copyfile(path, target)
+                name = os.path.join("objects", folder.name, path.name)
+                # A command in the workspace may put a link in place of a folder at any moment.
+                with (
+                    open_to_read(Root(common, own), name) as (fd, _),
+                    open(fd, "rb", closefd=False) as file,
+                    target.open("xb") as copy,
+                ):
+                    shutil.copyfileobj(file, copy)
 
 
 def ask_git(command: Sequence[str], environment: Mapping[str, str], what: str, given: str = "") -> str:

@@ -10,6 +10,7 @@ count.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterable, Iterator
@@ -212,10 +213,7 @@ class _Copying:
                 raise FileNotFoundError
             if facts.st_nlink > 1 and self._is_named_again(identity(facts), path):
                 return
-            with open(self._to / path, "xb") as target:
-                _copy_content(fd, target.fileno())
-                os.fchmod(target.fileno(), stat.S_IMODE(facts.st_mode) & 0o777)
-                os.utime(target.fileno(), ns=(facts.st_atime_ns, facts.st_mtime_ns))
+            _copy_file(fd, facts, str(self._to / path))
 
     def _is_named_again(self, file: Identity, path: str) -> bool:
         """Give a file that was copied already a further name in the copy. Return whether it was.
@@ -330,6 +328,27 @@ def _item(source: int, name: str, images: Images) -> Item:
 
 def _version(facts: os.stat_result) -> tuple[int, ...]:
     return facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
+
+
+def copy_file(top: Path, path: str, to: str) -> None:
+    """Copy a file of a folder with its mode and times. No link on the way is followed: a command may put one there at
+    any moment.
+
+    Raises:
+        OSError: it is gone, or no file, or there is a link on the way.
+    """
+    with _parent(top, path) as (folder, name), _opened(name, folder, _READ) as fd:
+        facts = os.fstat(fd)
+        if not stat.S_ISREG(facts.st_mode):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        _copy_file(fd, facts, to)
+
+
+def _copy_file(fd: int, facts: os.stat_result, to: str) -> None:
+    with open(to, "xb") as target:
+        _copy_content(fd, target.fileno())
+        os.fchmod(target.fileno(), stat.S_IMODE(facts.st_mode) & 0o777)
+        os.utime(target.fileno(), ns=(facts.st_atime_ns, facts.st_mtime_ns))
 
 
 def _copy_content(source: int, target: int) -> None:
