@@ -10,13 +10,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from holdfast.cli.doctor import check_commands
 from holdfast.config.paths import Home
 from holdfast.policy.protected import Own
-from holdfast.protocol.fence import Launch, Undone
+from holdfast.protocol.fence import Fence, Launch, Undone
 from holdfast.protocol.settings import Walls
 from holdfast.testing.clock import never_over
 from holdfast.tools.blocking import Refused
@@ -272,6 +273,29 @@ def test_no_command_begins_beside_one_of_another_home(workspace: Path, home: str
             Command(fences, workspace, backend, "s:1")
         ended(process)
         Command(fences, workspace, backend, "s:2").begin()
+
+
+def test_what_another_command_moves_in_a_moment_is_not_taken_for_what_can_never_be_read(
+    workspace: Path, home: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fences = fences_of("landlock", home)
+    filled, here, there = fences._filled, workspace / ".vscode", workspace / "elsewhere"
+
+    def moved(*given: Any) -> Fence:
+        fence = filled(*given)
+        here.rename(there)
+        return fence
+
+    monkeypatch.setattr(fences, "_filled", moved)
+    with pytest.raises(Refused, match=r"\.vscode was moved, removed or replaced .* can be called again"):
+        Command(fences, workspace, "landlock", "s:1")
+    there.rename(here)
+    other = Command(fences_of("landlock", f"{home}-2"), workspace, "landlock", "other:1")
+    other.begin()
+    with pytest.raises(Refused, match=r"another home.* can be called again"):
+        Command(fences, workspace, "landlock", "s:2")
+    there.rename(here)
+    other.end()
 
 
 @BOTH

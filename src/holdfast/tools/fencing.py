@@ -403,6 +403,8 @@ class Fences:
                 is_shared = has_others(workspace)
                 look, now_ms = self._looked(rules, walls), SYSTEM_CLOCK.now_ms()
                 fence = self._filled(rules, look, self.backend(walls))
+                if is_shared and not self._traces.beside(fence.writable):
+                    raise Refused(_ELSEWHERE)  # it may have moved what cannot be read now
                 kept = keep(fence, self._homes()) if is_keeping else None
                 trace = replace(_trace(fence, look, len(walls.write), kept), key=launch.key, looked_ms=now_ms)
                 beside = self._traces.beside(fence.writable)

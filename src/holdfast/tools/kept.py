@@ -44,6 +44,11 @@ _TOO_MUCH = (
     'No command runs in a sandbox of Landlock in this workspace: {what}. Use [sandbox] mode = "bubblewrap", or work '
     "in another folder."
 )
+_MOVED = (
+    "Nothing was run: {path} was moved, removed or replaced while it was read. Another command may have done it. It "
+    "can be called again."
+)
+_MOVING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE)
 
 
 class _Copy(msgspec.Struct, frozen=True):
@@ -182,6 +187,8 @@ def _above(fence: Fence) -> list[str]:
 
 
 def _unread(path: str, error: OSError) -> Refused:
+    if error.errno in _MOVING:
+        return Refused(_MOVED.format(path=path))
     return Refused(_TOO_MUCH.format(what=f"the protected file {path} cannot be read ({error.strerror})"))
 
 
