@@ -176,6 +176,27 @@ WALLS = (
         "tests/tools/test_own_places.py",
     ),
     Mutation(
+        "a link leads git to objects with those of another project",
+        "tools/aside.py",
+        "return was is None or bool(now.target and not was.target) or",
+        "return was is None or",
+        _PLACES_OF_GIT,
+    ),
+    Mutation(
+        "a new repository borrows the objects of any other one",
+        "tools/git_made.py",
+        'if name == "alternates":\n        return _is_borrowing_here(path, places)',
+        'if name == "alternates":\n        return True',
+        "tests/tools/test_aside.py",
+    ),
+    Mutation(
+        "git_log shows what a command made git borrow",
+        "tools/git.py",
+        "*(borrowed(repository) if repository.top != self.context.workspace else ()),",
+        "*borrowed(repository),",
+        "tests/tools/test_walled_tools.py",
+    ),
+    Mutation(
         "git prunes a working tree because it is not shown",
         _BUILDS,
         "*trees_elsewhere(look.fixed, (*rules.writable, *rules.readable)))",

@@ -15,6 +15,7 @@ _ALWAYS: Mapping[str, str] = {
     "branch": f"git checkout -qb other; echo z > b.txt; git add b.txt; {_GIT} commit -qm three; git checkout -q -",
     "merge": f"{_GIT} merge -q other; test -e b.txt",
     "stash": f"echo more >> a.txt; {_GIT} stash -q; {_GIT} stash pop -q; git checkout -q a.txt",
+    "collect garbage": "git gc -q",
     "make a repository": "mkdir -p new; cd new; git init -q; touch x; git add x",
     "add a worktree in the workspace": "git worktree add -q tree other; test -e tree/b.txt",
     "write to /tmp": "f=$(mktemp); echo x > $f; cat $f",

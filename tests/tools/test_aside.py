@@ -151,6 +151,12 @@ def test_nothing_is_renamed_through_a_link(tmp_path: Path) -> None:
         ("mv .git/config c; mkfifo .git/config", [".git/config"]),
         ("ln .git/config second", [".git/config"]),
         ("mkdir -p .git/remotes; echo 'URL: x' > .git/remotes/origin", [".git/remotes"]),
+        ("echo '*.o' >> .git/info/exclude; git gc -q; git update-server-info", []),
+        ("rm .git/info/exclude; ln -s /x .git/info/exclude", [".git/info/exclude"]),
+        ("echo '* filter=x' > .git/info/attributes", [".git/info/attributes"]),
+        ("echo /x > .git/objects/info/alternates", [".git/objects/info/alternates"]),
+        ("mv .git/objects/info o; ln -s ../../o .git/objects/info", [".git/objects/info"]),
+        ("mv .git/objects o; ln -s ../o .git/objects", [".git/objects"]),
     ],
 )
 def test_a_new_repository_is_harmless_as_git_makes_it(tmp_path: Path, change: str, aside: list[str]) -> None:
@@ -158,7 +164,19 @@ def test_a_new_repository_is_harmless_as_git_makes_it(tmp_path: Path, change: st
     subprocess.run(["sh", "-c", change], cwd=tmp_path, check=True)
     paths = [
         str(tmp_path / ".git" / name)
-        for name in ("hooks", "config", "info", "commondir", "remotes", "branches")
+        for name in (
+            *(
+                "hooks",
+                "config",
+                "info",
+                "commondir",
+                "remotes",
+                "branches",
+                "info/attributes",
+                "info/exclude",
+            ),
+            *("objects", "objects/info", "objects/info/alternates"),
+        )
     ]
     assert relative(put_right({}, paths), tmp_path) == aside
 

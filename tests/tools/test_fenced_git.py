@@ -296,7 +296,10 @@ async def test_a_repository_with_working_trees_is_kept_also_without_its_head(
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_a_clone_keeps_its_remote_and_can_be_fetched_later(tmp_path: Path, backend: Backend) -> None:
     made(tmp_path / "workspace" / "server")
-    commands = "git clone -q server copy", "cd copy; git remote -v; git fetch -q && git pull -q"
+    commands = (
+        "git clone -q server copy; git clone -q --shared server other",
+        "cd other; git log -1 && cd ../copy && git remote -v; git fetch -q && git pull -q",
+    )
     first, second = await undone(tmp_path / "workspace", backend, *commands)
     assert (first.exit_code, first.put_right.changed) == (0, ())
     assert second.exit_code == 0, second.output

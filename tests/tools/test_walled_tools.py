@@ -134,6 +134,10 @@ async def test_git_borrows_objects_of_another_repository_in_its_fence(walled: Be
     git("clone", "-q", "--shared", lender, top)
     told = await Bench(top / "below", walled.tools).call("git_log")
     assert "a loan" in told.text
+    # What a command can change could name any repository.
+    git("-C", top, "worktree", "add", "-q", tmp_path / "tree")
+    told = await Bench(tmp_path / "tree", walled.tools).call("git_log")
+    assert (told.status, "a loan" in told.text) == ("error", False)
 
 
 @pytest.mark.requirement("C14", "H4", "C12")

@@ -9,8 +9,9 @@ from __future__ import annotations
 import posixpath
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -110,6 +111,11 @@ STEERING: tuple[Named, ...] = (
 
 _OF_OTHERS = frozenset({".git/modules", ".git/worktrees"})
 """Git folders of their own are in there, with places of their own: work in a submodule is recorded there."""
+_PARTS: Mapping[str, Sequence[str]] = MappingProxyType({
+    ".git/info": ("attributes", "exclude", "grafts", "sparse-checkout"),
+    ".git/objects/info": ("alternates", "http-alternates"),
+})  # fmt: skip
+"""Folders in which git also keeps lists of its own, and what else is in them."""
 _FIRST = frozenset(name.rstrip("$").partition("/")[0] for row in STEERING for name in row.names)
 _ODD = re.compile(r"[:~]|[. ](?:\n|\Z)")
 """What a lenient file system leaves out of a name."""
@@ -182,7 +188,7 @@ def fixed_places(name: str, *, is_folder: bool) -> Iterator[tuple[str, ...]]:
             for place in row.names if row.verdict == "deny" else ():
                 first, *rest = place.rstrip("$").split("/")
                 if first == plain and not (place in _OF_OTHERS or (place.endswith("$") and is_folder)):
-                    yield tuple(rest)
+                    yield from ((*rest, name) for name in _PARTS[place]) if place in _PARTS else [tuple(rest)]
 
 
 def _plain(path: str) -> list[str]:

@@ -136,7 +136,12 @@ def put_right(
     """
     paths = [*paths, *led]
     now = seen(paths)
-    opened = [path for path in now.keys() - {*before, *paths} if open_up(path)]
+    known = {*before, *paths}
+    opened = [
+        path
+        for path, place in now.items()
+        if (path not in known or _is_closed_now(place, before.get(path))) and open_up(path)
+    ]
     if opened:
         now = seen(paths)
     made = [
@@ -157,9 +162,15 @@ def put_right(
     return tuple(sorted(changed))
 
 
+def _is_closed_now(now: Place, was: Place | None) -> bool:
+    return was is not None and now.is_shut and not was.is_shut
+
+
 def _is_new(now: Place, was: Place | None) -> bool:
-    """Return whether something came to a place. A folder that is closed, and was, may have been open meanwhile."""
-    return was is None or (was.is_shut and now.is_shut and now != was)
+    """Return whether something came to a place: also a link in the place of something else. A folder that is closed,
+    and was, may have been open meanwhile.
+    """
+    return was is None or bool(now.target and not was.target) or (was.is_shut and now.is_shut and now != was)
 
 
 def _is_another(path: str, place: Place, before: Mapping[str, Place], gone: Collection[str]) -> bool:

@@ -36,7 +36,7 @@ from holdfast.tools.aside import seen, there
 from holdfast.tools.baseline import older
 from holdfast.tools.blocking import Refused, in_thread
 from holdfast.tools.folders import ADVICE, GIT, NO_COMMANDS, Folder, Folders, deep_in_git, fixed
-from holdfast.tools.git_folders import OF_OTHERS, trees_elsewhere
+from holdfast.tools.git_folders import FOLDERS, OF_OTHERS, trees_elsewhere
 from holdfast.tools.git_identity import git_identity
 from holdfast.tools.git_made import is_loose
 from holdfast.tools.kept import Kept, keep, opened
@@ -102,13 +102,15 @@ class _Look(NamedTuple):
     """The paths that nobody may change. Not all of them need to exist."""
     lists: list[str]
     """Where a repository elsewhere has what is of its other working trees and submodules."""
+    folders: list[str]
+    """What must be folders there, and no links."""
     led: tuple[str, ...] = ()
     """What these lead to, and the links on the way. Only known before a command."""
 
     def places(self) -> list[str]:
         """Return these paths, also links to folders that have some."""
         links = (path for folder in (*self.found, *self.others) for path in folder.fixed_links)
-        return [*self.fixed, *self.lists, *links]
+        return [*self.fixed, *self.lists, *self.folders, *links]
 
     def opened(self) -> Iterator[str]:
         """Yield the folders that a command had closed."""
@@ -316,7 +318,8 @@ class Fences:
         own = (*self._own.settings, *self._own.keys)
         places += [path for path in own if is_within(writable, path)]
         lists = [os.path.join(top, name) for top in {*repository} - {*repository[-1:]} for name in OF_OTHERS]
-        return _Look(found, others, shown, places, lists)
+        no_links = [os.path.join(top, name) for top in repository for name in FOLDERS]
+        return _Look(found, others, shown, places, lists, no_links)
 
     def _after(self, trace: Trace) -> tuple[list[str], list[str]]:
         """Return the folders that a command had closed, and where it could make something that controls programs."""

@@ -22,7 +22,7 @@ from holdfast.policy.paths import may_be_secret, secret_rule
 from holdfast.policy.protected import fixed_places, may_be_fixed, may_have_fixed
 from holdfast.tools.aside import is_closed, open_up
 from holdfast.tools.blocking import Refused
-from holdfast.tools.git_folders import OF_OTHERS, may_be_repository
+from holdfast.tools.git_folders import FOLDERS, OF_OTHERS, may_be_repository
 
 MAX_ENTRIES = 1_000_000
 """The most names in a workspace that are looked at before a command."""
@@ -245,8 +245,8 @@ def _read(path: str, changed_ns: int, left: int | None) -> Folder:
 
 
 def _lists(folder: str) -> list[str]:
-    """Return where a git folder has others. They must be folders, and no links."""
-    return [os.path.join(folder, name) for name in OF_OTHERS]
+    """Return what must be folders in the one of a repository, and no links."""
+    return [os.path.join(folder, name) for name in FOLDERS]
 
 
 def _is_in_git(left: int | None) -> bool:

@@ -116,7 +116,8 @@ class _Git(msgspec.Struct, frozen=True):
                 repository.top,
                 repository.common,
                 repository.folder,
-                *borrowed(repository),
+                # What a command can change could name the objects of another project.
+                *(borrowed(repository) if repository.top != self.context.workspace else ()),
                 writable=(self.view.folder,),
                 walls=self.context.policy.walls,
             ),

@@ -17,6 +17,8 @@ from holdfast.policy.protected import fixed_places
 
 OF_OTHERS = ("modules", "worktrees")
 """Folders with git folders of their own: those of submodules, and of linked working trees."""
+FOLDERS = (*OF_OTHERS, "info", "objects", "objects/info")
+"""What must be folders in the one of a repository, and no links."""
 _MOST_BYTES = 5_000
 _CONTROLLING = frozenset(fixed_places(".git", is_folder=True)) | {(name,) for name in OF_OTHERS}
 

@@ -25,6 +25,9 @@ _OLD = ("branches", "remotes")
 """Folders with addresses of servers, one in a file. Git makes them, and no longer writes there."""
 _OF_OTHERS = ("modules", "worktrees")
 """Folders with git folders of their own."""
+_OBJECTS = "objects"
+_PATTERNS = ("exclude", "sparse-checkout")
+"""Files with names of files, which git makes."""
 _TODO = ("git-rebase-todo", "git-rebase-todo.backup", "todo")
 _STEPS = frozenset(
     b"pick p reword r edit e squash s fixup f drop d break b label l reset t merge m update-ref u noop revert".split()
@@ -50,13 +53,13 @@ def unwanted(path: str, places: Collection[str]) -> Iterator[str]:
     """
     name = os.path.basename(path)
     try:
-        if name in (*_PASSING, *_NOTED, *_OLD, *_OF_OTHERS) and not _is_folder(path):
+        if name in (*_PASSING, *_NOTED, *_OLD, *_OF_OTHERS, _OBJECTS) and not _is_folder(path):
             yield path
         elif name in _NOTED:
             yield from _running(path)
         elif name in _OF_OTHERS:
             os.listdir(path)
-        elif name not in _PASSING and not _is_made_by_git(path, name, places):
+        elif name not in (*_PASSING, _OBJECTS) and not _is_made_by_git(path, name, places):
             yield path
     except OSError:  # a program closed it, so that nobody can tell
         yield path
@@ -86,9 +89,23 @@ def _is_made_by_git(path: str, name: str, places: Collection[str]) -> bool:
     if name in ("config", "config.worktree"):
         text = content(path, b"?")
         return len(text) < _CONFIG_BYTES and is_harmless(path, text.decode(errors="surrogateescape"))
+    if name in _PATTERNS:
+        return _is_plain(path)
+    if name == "alternates":
+        return _is_borrowing_here(path, places)
     if name in ("commondir", "gitdir"):
         return _is_of_worktree(path, name, places)
     return name == ".git" and _leads_to_git_folder(path, places)
+
+
+def _is_borrowing_here(path: str, places: Collection[str]) -> bool:
+    """Return whether it is as `git clone --shared` makes it: it names objects of repositories that are looked at."""
+    lines = content(path, b"").removesuffix(b"\n").split(b"\n")
+    folders = [os.path.split(os.fsdecode(line)) for line in lines]
+    return all(
+        name == _OBJECTS and f"{folder}/config" in places and os.path.realpath(folder) == folder
+        for folder, name in folders
+    )
 
 
 def _is_of_worktree(path: str, name: str, places: Collection[str]) -> bool:
