@@ -23,8 +23,10 @@ from holdfast.protocol.commands import Continue, Send, owner
 from holdfast.protocol.messages import Usage
 from holdfast.storage.home import connect
 from holdfast.storage.sqlite import SqliteStore
+from holdfast.testing.invariants import check_session
 from holdfast.testing.model_replies import Rendered, Reply, ReplyCall, render
 from holdfast.testing.model_server import ModelServer, Received
+from holdfast.views.replay import replay
 
 ANN = owner("ann")
 DOWN, HELLO = Reply(status=503), Reply(text="Hello.")
@@ -101,6 +103,10 @@ async def place(
     tools = (lambda name: name == "list_dir") if offers else None
     async with open_app(load_only(said), home, offers=tools, environ=environ, clock=clock) as app:
         yield Place(app, clock, workspace)
+        for row in await app.store.sessions():
+            records = tuple([decode(each) for each in await app.store.read(row.session)])
+            await check_session(app.store, row.session, records)
+            assert replay(row.session, row.key, records).differences == ()
 
 
 def kinds(events: Sequence[e.Event]) -> list[str]:
@@ -111,7 +117,7 @@ def changes(events: Sequence[e.Event]) -> list[str]:
     return [each.state for each in events if isinstance(each, e.CircuitChanged)]
 
 
-@pytest.mark.requirement("A2", "C16", "H5")
+@pytest.mark.requirement("A2", "H5")
 async def test_nobody_calls_a_dead_service_and_after_its_cooldown_one_call_finds_out(tmp_path: Path) -> None:
     slow = Reply(text="I am back.", delay_s=0.2)
     async with ModelServer([DOWN, slow, HELLO, HELLO]) as server, place(tmp_path, server, ONCE) as here:
@@ -177,7 +183,7 @@ async def test_circuit_timeout_protection(tmp_path: Path) -> None:
         assert len(server.requests) == 1
 
 
-@pytest.mark.requirement("A2", "C16")
+@pytest.mark.requirement("A2", "L7")
 @pytest.mark.parametrize("status_code", [429, 503])
 async def test_what_a_service_asks_for_counts_for_all_sessions(tmp_path: Path, status_code: int) -> None:
     busy = Reply(status=status_code, headers={"retry-after": "120"})
@@ -188,7 +194,7 @@ async def test_what_a_service_asks_for_counts_for_all_sessions(tmp_path: Path, s
         assert [status(each) for each in await here.go_on("a:1", "a:2")] == ["done"] * 2
 
 
-@pytest.mark.requirement("A2", "C16")
+@pytest.mark.requirement("A2", "L7")
 async def test_a_limit_that_a_good_response_has_used_up_counts_too(tmp_path: Path) -> None:
     headers = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "2m0s"}
     last = Reply(text="The last one.", headers=headers)

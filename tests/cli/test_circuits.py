@@ -101,7 +101,7 @@ class DeadServer(ModelServer):
 
 
 @pytest.mark.long
-@pytest.mark.requirement("A2", "C16")
+@pytest.mark.requirement("A2")
 async def test_four_processes_that_call_a_dead_server_probe_one_at_a_time_and_finish(tmp_path: Path) -> None:
     cli = Cli(tmp_path, {"OPENAI_API_KEY": "k"})
     cooldown_s, failures = 2.0, 3

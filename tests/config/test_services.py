@@ -91,4 +91,6 @@ def test_the_keys_of_a_provider_are_those_of_all_variables_that_are_named(
 ) -> None:
     environ = {"OPENAI_API_KEY": ONE, "ONE": ONE, "TWO": TWO, "SAME": TWO}
     config = load_only({"providers": {"openai": said}})
-    assert ProviderKeys(config, environ).api_keys(PROVIDERS["openai"], None) == keys  # type: ignore[arg-type]
+    found = ProviderKeys(config, environ)
+    assert environ.get(found.variable(PROVIDERS["openai"]), "") == keys[0], "this one is shown"
+    assert found.api_keys(PROVIDERS["openai"], None) == keys  # type: ignore[arg-type]

@@ -139,6 +139,19 @@ async def test_so_many_calls_at_once_never_get_more_than_there_is(tmp_path: Path
     await store.aclose()
 
 
+@pytest.mark.requirement("A15")
+async def test_a_call_to_a_service_without_trouble_reads_one_row_and_writes_nothing(tmp_path: Path) -> None:
+    """What that takes is measured: `python -m benchmarks services`."""
+    store = SqliteStore.open(tmp_path)
+    statements: list[str] = []
+    with connect(store.path, 1.0) as connection:
+        connection.set_trace_callback(statements.append)
+        assert services.free_call(connection, NAME) == FREE
+    connection.close()
+    assert [each.split()[0] for each in statements] == ["SELECT"]
+    await store.aclose()
+
+
 async def test_a_circuit_that_lets_calls_through_is_not_written(tmp_path: Path) -> None:
     store = SqliteStore.open(tmp_path)
     await store.ended(

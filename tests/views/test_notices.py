@@ -7,9 +7,11 @@ from typing import get_args, get_type_hints
 import pytest
 
 from holdfast.core.rules import EMPTY_NOTE, REPEAT_NOTE
+from holdfast.protocol.circuits import CircuitState
 from holdfast.protocol.events import (
     ApprovalRequested,
     ApprovalResolved,
+    CircuitChanged,
     Event,
     ModelCallFailed,
     ModelCallUnready,
@@ -48,6 +50,13 @@ def test_a_failed_call_is_described_in_words_and_never_by_its_code(code: Failure
     assert said(ended) == ("the request was too long for the model" if is_long else "the model call failed")
     assert said(again).startswith("The model is overloaded. It said: Try later. Next attempt in 2.5s, at ")
     assert code not in said(again)
+
+
+def test_a_circuit_is_told_by_its_service_without_the_mark_of_its_key() -> None:
+    for state in get_args(CircuitState):
+        told = said(CircuitChanged("openai:m#3f9a1c", state, "It is down."))
+        assert "openai:m " in told
+        assert "3f9a1c" not in told
 
 
 def test_a_call_beside_the_work_that_cannot_be_made_is_told_with_what_is_missing() -> None:

@@ -51,6 +51,11 @@ class ProviderKeys(msgspec.Struct, frozen=True):
         said = self.config.providers.get(entry.name)
         return said.api_key_secret if said else ""
 
+    def variable(self, entry: Entry) -> str:
+        """Return the first variable that has a key, else the first one; empty if none is known."""
+        names = self.variables(entry)
+        return next((name for name in names if self.environ.get(name, "").strip()), next(iter(names), ""))
+
     def variable_key(self, entry: Entry) -> str:
         """Return the key in the variable that the configuration names, else in the usual ones; empty if none has
         one."""

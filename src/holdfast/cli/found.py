@@ -66,7 +66,7 @@ def is_local(entry: Entry, config: Config, environ: Mapping[str, str]) -> bool:
 
 
 def _found(entry: Entry, keys: ProviderKeys, stored: Collection[str]) -> Found:
-    secret, variable = keys.secret(entry), next(iter(keys.variables(entry)), "")
+    secret, variable = keys.secret(entry), keys.variable(entry)
     has_key = secret in stored if secret else bool(keys.variable_key(entry))
     try:
         address = address_of(entry, keys.base_url(entry))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from holdfast.protocol.circuits import CircuitState
 from holdfast.protocol.events import (
     AnswerGiven,
     ApprovalRequested,
     ApprovalResolved,
+    CircuitChanged,
     CompactionAsked,
     ContextCompacted,
     ContextRestored,
@@ -67,6 +69,12 @@ _CUT: Mapping[type[object], str] = {
     ModelCallAbandoned: "a model call was open when its process ended; its cost stays reserved",
     ModelCallCut: "the response was cut off",
 }
+_CIRCUITS: Mapping[CircuitState, str] = {
+    "open": "{service} failed again and again, so nobody calls it for a while",
+    "half_open": "this call finds out whether {service} is back",
+    "closed": "{service} is back",
+}
+"""What a session meets, by the state of a circuit."""
 _DECIDED: Mapping[Resolution, str] = {
     "approve": "approved by {by}",
     "deny": "denied by {by}",
@@ -91,8 +99,8 @@ def notice(record: Record, groups: Mapping[str, Group]) -> str:
             return message
         case SettingsChanged(settings=ref):
             return _changed(settings_by(ref, groups))
-        case ModelCallFailed() | ModelCallUnready() | SideCallEnded() as told:
-            return _failed(told, record.at_ms)
+        case ModelCallFailed() | ModelCallUnready() | SideCallEnded() | CircuitChanged() as told:
+            return _about_services(told, record.at_ms)
         case ApprovalRequested() | ApprovalResolved() | GrantMade() | GrantRevoked() as told:
             return _about_permission(told)
         case ModelCallAbandoned() | ModelCallCut() as told:
@@ -146,6 +154,14 @@ def _reflected(answer: Reflection) -> str:
     next_ = f" Next: {answer.next}" if answer.next and answer.decision != "ask" else ""  # the pause says it
     judged = f"{answer.progress}, {answer.decision}. {answer.reason}{next_}"
     return f"asked how the task is going, the model said: {judged}"
+
+
+def _about_services(
+    told: ModelCallFailed | ModelCallUnready | SideCallEnded | CircuitChanged, at_ms: int
+) -> str:
+    if isinstance(told, CircuitChanged):
+        return _CIRCUITS[told.state].format(service=told.name.partition("#")[0])
+    return _failed(told, at_ms)
 
 
 def _failed(told: ModelCallFailed | ModelCallUnready | SideCallEnded, at_ms: int) -> str:
