@@ -309,3 +309,21 @@ async def test_calls_of_a_tool_wait_for_the_rate_of_the_tool(tmp_path: Path) -> 
             left = connection.execute("SELECT count(*) FROM services WHERE name LIKE 'place:%'").fetchone()
         connection.close()
         assert left == (0,), "a call that has ended has no place"
+
+
+@pytest.mark.requirement("A2", "L7")
+async def test_a_person_who_resumes_is_not_kept_waiting_by_a_pause_that_is_over_by_then(
+    tmp_path: Path,
+) -> None:
+    busy = Reply(status=429, headers={"retry-after": "3600"})
+    look = Reply(tool_calls=(ReplyCall("list_dir"),))
+    replies = [busy, busy, look, HELLO, HELLO]
+    async with ModelServer(replies) as server, place(tmp_path, server, {}, offers=True) as here:
+        assert status(await here.run("a:1")) == "parked"
+        assert status(await here.run("a:2")) == "parked"
+        assert len(server.requests) == 1, "another task has to wait"
+        assert status(await here.resume("a:1")) == "parked"
+        assert len(server.requests) == 2, "the service still wants no calls"
+        assert status(await here.resume("a:1")) == "done"
+        assert len(server.requests) == 4, "an answer ends the pause"
+        assert status(await here.run("a:3")) == "done"

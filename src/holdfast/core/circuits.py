@@ -74,6 +74,7 @@ def ask(
     limit_ms: int,
     *,
     is_probe_alive: bool = True,
+    insists: bool = False,
 ) -> tuple[Circuit, Later | None]:
     """Return whether a call may be made now, and the circuit after this question: the caller may be the probe.
 
@@ -84,9 +85,10 @@ def ask(
         rules: The configuration.
         limit_ms: The longest time that the call takes.
         is_probe_alive: Whether the process of the probe still has its lease.
+        insists: Whether a person wants the call now, although the service asked for a pause.
     """
     circuit = aged(circuit, now)
-    if circuit.asked_ms:
+    if circuit.asked_ms and not insists:
         wait_ms = circuit.asked_ms + spread_ms(circuit.asked_ms, f"{caller.session} {circuit.name}")
         return circuit, Later("asked", circuit.name, wait_ms, circuit.reason)
     if not circuit.is_open:
@@ -114,7 +116,8 @@ def after_call(circuit: Circuit, ended: CallEnded, now: Moment) -> Circuit:
         circuit = replace(circuit, asked_ms=asked_ms, reason=ended.reason)
     match ended.verdict:
         case "works":
-            return replace(circuit, failures=0, is_open=False, cooldown_ms=0, probe=None)
+            asked_ms = 0 if ended.insisted and not ended.asked_ms else circuit.asked_ms
+            return replace(circuit, failures=0, is_open=False, cooldown_ms=0, asked_ms=asked_ms, probe=None)
         case "neither":
             return circuit
         case "fails" if circuit.is_open and not is_probe:  # it began before the circuit opened

@@ -24,6 +24,7 @@ from holdfast.core.opening import change_settings, start_run
 from holdfast.core.prompted import built, differs
 from holdfast.core.rules import follow_up
 from holdfast.core.state import (
+    TIMER,
     Proposed,
     Started,
     State,
@@ -319,7 +320,7 @@ def _due(draft: Draft, key: str) -> None:
         return
     name, _, subject = key.partition(" ")
     if name == "retry":
-        draft.add(e.RunResumed("timer"))
+        draft.add(e.RunResumed(TIMER))
     elif name == "wall" and draft.state.settings is not None:
         stop_at_wall(draft, draft.state.settings)
     elif name == "approval":

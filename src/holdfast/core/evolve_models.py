@@ -99,6 +99,7 @@ def _started(state: State, event: e.ModelCallStarted) -> State:
             model=event.model,
             size_bytes=request.size_bytes,
             is_short=False,
+            insists=False,
         ),
         prompt=prompted.after_request(state.prompt, event),
         turn=Turn(event.turn, (), state.turn.repeats),

@@ -11,6 +11,7 @@ from holdfast.core.measure import UNLEARNT, Measure, learnt_with
 from holdfast.core.progress import Progress
 from holdfast.core.reflecting import Reflecting
 from holdfast.core.state import (
+    TIMER,
     Run,
     State,
     Stopping,
@@ -48,8 +49,8 @@ def of_run(state: State, event: e.RunEvent) -> State:
             return _changed(state, event)
         case e.RunPaused(question=question):
             return with_run(state, is_paused=True, question=question)
-        case e.RunResumed():
-            return _resumed(state)
+        case e.RunResumed(by=by):
+            return _resumed(state, by)
         case e.RunLanding(reason=reason, message=message):
             return with_run(state, landing=reason, message=message)
         case e.RunStopping():
@@ -178,10 +179,13 @@ def _workspace(state: State) -> str:
     return state.settings.tools.workspace if state.settings is not None else ""
 
 
-def _resumed(state: State) -> State:
+def _resumed(state: State, by: str) -> State:
     """End the pause. If the run is not paused, end the wait for the next attempt of a model call."""
-    is_paused = state.run is not None and state.run.is_paused
-    return with_run(state, is_paused=False, question="") if is_paused else _waits_no_more(state)
+    if state.run is not None and state.run.is_paused:
+        return with_run(state, is_paused=False, question="")
+    if by != TIMER and state.models.retry_at_ms:
+        state = with_models(state, insists=True)
+    return _waits_no_more(state)
 
 
 def _waits_no_more(state: State) -> State:

@@ -48,7 +48,13 @@ def decide(
     if circuit is not None:
         is_probe_alive = circuit.probe is not None and is_alive(circuit.probe.caller)
         asked, later = ask(
-            circuit, draw.caller, now, outgoing.rules, draw.limit_ms, is_probe_alive=is_probe_alive
+            circuit,
+            draw.caller,
+            now,
+            outgoing.rules,
+            draw.limit_ms,
+            is_probe_alive=is_probe_alive,
+            insists=outgoing.insists,
         )
         if later is None and asked.is_open and not is_alive(draw.caller):
             # Others would take the probe of a session that is not stored yet for that of a dead process.
@@ -72,7 +78,8 @@ def answer_of(decided: Decided, circuit: Circuit | None, outgoing: Outgoing) -> 
         probe = decided.circuit.probe
         is_mine = probe is not None and probe.caller == outgoing.draw.caller and decided.later is None
         state = "half_open" if is_mine else "open"
-    return Answer(decided.later, state, circuit.reason, circuit.is_open or circuit.failures > 0)
+    has_failed = circuit.is_open or circuit.failures > 0 or circuit.asked_ms > 0
+    return Answer(decided.later, state, circuit.reason, has_failed)
 
 
 def circuit_after(circuit: Circuit | None, ended: CallEnded, now: Moment) -> Circuit | None:

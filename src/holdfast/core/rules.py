@@ -20,6 +20,7 @@ from holdfast.core.ending import stop, stop_answered, stop_at_wall, wind_down
 from holdfast.core.failing import WORDS
 from holdfast.core.guard import STALL_NOTE, STALLED, is_stuck, longest, stalled, wants_note
 from holdfast.core.state import (
+    TIMER,
     Run,
     State,
     facts,
@@ -152,7 +153,7 @@ def _retry_wait(draft: Draft, run: Run, settings: Settings) -> None:
     # No wait is longer than LONGEST_WAIT_S. If one seems to be, the clock was ahead when it began, and was then
     # corrected.
     if draft.state.models.retry_at_ms > draft.now_ms + LONGEST_WAIT_S * 1000 and not run.is_paused:
-        draft.add(e.RunResumed("timer"))
+        draft.add(e.RunResumed(TIMER))
 
 
 def _landed(draft: Draft, run: Run, settings: Settings) -> None:

@@ -118,6 +118,8 @@ class Run(msgspec.Struct, frozen=True, gc=False):
     message: str = ""
 
 
+TIMER = "timer"
+"""Who resumes a run whose wait is over, if no person does."""
 NO_EPOCH = -1
 """The epoch of the attempts that a branch inherits, or that came in a file: no driver here has it."""
 
@@ -177,6 +179,8 @@ class Models(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What the provider said in that refusal."""
     refs: tuple[int, ...] = ()
     """The marks of the ids that providers gave to calls (`refs`)."""
+    insists: bool = False
+    """A person does not want to wait any longer: the next attempt goes out although its service asked for a pause."""
     circuits: dict[str, CircuitState] = {}
     """By name, the circuits that are not closed, as the session last met them."""
 

@@ -88,6 +88,8 @@ class CallEnded(msgspec.Struct, frozen=True):
     asked_ms: int = 0
     """How long the service wants no calls."""
     reason: str = ""
+    insisted: bool = False
+    """It went out although the service had asked for a pause. If it works, the pause is over."""
     used_tokens: int | None = None
     """How many the provider has counted. None: as many as expected."""
     rules: CircuitRules = CircuitRules()

@@ -20,6 +20,8 @@ class Outgoing(msgspec.Struct, frozen=True):
     draw: Draw
     """Who calls, for how long, and what it takes from allowances."""
     rules: CircuitRules = CircuitRules()
+    insists: bool = False
+    """A person wants it now, although the service may have asked for a pause."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -32,7 +34,7 @@ class Answer(msgspec.Struct, frozen=True):
     reason: str = ""
     """What went wrong before, as a sentence."""
     has_failed: bool = False
-    """Calls before it have failed. Then its success has to be told, too."""
+    """Calls before it have failed, or the service asked for a pause. Then its success has to be told, too."""
     claimed: Claimed | None = None
     """The answer to its claim; None without one, or if the call may not go out."""
 

@@ -47,6 +47,8 @@ class Left(NamedTuple):
     """The place of its key among those of the provider."""
     is_noted: bool
     """The store has noted something about it, which its end changes."""
+    insists: bool = False
+    """A person wanted it now."""
 
 
 class Cleared(NamedTuple):
@@ -102,11 +104,12 @@ class Exchange:
         asked: list[tuple[str, Answer]] = []
         laters: list[Later] = []
         for which, circuit in self._usable(model):
-            answer = await self._answer(Outgoing(circuit, draw, self._ports.circuits), claim)
+            outgoing = Outgoing(circuit, draw, self._ports.circuits, state.models.insists)
+            answer = await self._answer(outgoing, claim)
             asked.append((circuit, answer))
             if answer.later is None:
                 is_noted = answer.has_failed or bool(draw.rates)
-                self._left[key] = Left(circuit, which, is_noted)
+                self._left[key] = Left(circuit, which, is_noted, state.models.insists)
                 return Cleared(None, _met(state.models.circuits, asked), answer.claimed)
             laters.append(answer.later)
             if answer.later.why in _OF_RATES:  # no other key would change that
@@ -173,7 +176,8 @@ class Exchange:
         if not (left.is_noted or quiet_ms or verdict == "fails"):
             return None
         caller = Caller(self.session, key, self._epoch)
-        return CallEnded(caller, left.circuit, verdict, quiet_ms, reason, used, self._ports.circuits)
+        said = (verdict, quiet_ms, reason, left.insists, used, self._ports.circuits)
+        return CallEnded(caller, left.circuit, *said)
 
     def _usable(self, model: ModelFacts) -> Sequence[tuple[int, str]]:
         """Return the circuits of the keys in their order, without refused keys; all if all are refused."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
+
 from holdfast.errors import Fenced
 from holdfast.protocol.budgets import Bucket, Claim, Reservation
 from holdfast.protocol.circuits import CallEnded, Caller, Later, Verdict
@@ -130,6 +132,16 @@ class ServiceConformance:
         assert await asked(store, outgoing(two)) is None
         (circuit,) = await store.circuits()
         assert (circuit.asked_ms, circuit.reason) == (0, "")
+
+    async def test_a_person_may_call_during_a_pause_and_ends_it_if_that_works(self, store: Store) -> None:
+        one, two = await drive(store, 1), await drive(store, 2)
+        await store.ended(ended(one, "neither", asked_ms=60_000))
+        insisting = msgspec.structs.replace(outgoing(one), insists=True)
+        for verdict, waits in (("neither", True), ("works", False)):
+            assert await asked(store, insisting) is None
+            assert await asked(store, outgoing(two)) is not None
+            await store.ended(ended(one, verdict, insisted=True))  # type: ignore[arg-type]
+            assert (await asked(store, outgoing(two)) is not None) == waits
 
     async def test_rates_let_calls_through_in_turn(self, store: Store, clock: JumpingClock) -> None:
         one, two, three = await drive(store, 1), await drive(store, 2), await drive(store, 3)
