@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.access.store import FILE
+from tests.edge import nursery
 
 VALUE = "poppy-" + "under-4-moons"
 PROGRAMS = ("dbus-run-session", "gnome-keyring-daemon")
@@ -90,7 +91,7 @@ def added(folder: Path) -> Command:
 
     def command(*words: str, stdin: str = "", is_locked: bool = False) -> subprocess.CompletedProcess[str]:
         (place / "locked").touch() if is_locked else (place / "locked").unlink(missing_ok=True)
-        return run([sys.executable, "-m", "holdfast", *words], stdin, environ, folder)
+        return nursery.run(words, input=stdin, text=True, timeout=60, env=environ, cwd=folder)
 
     return command
 

@@ -51,6 +51,8 @@ _WARMING = (
     "replay last", "chat --help",
 )  # fmt: skip
 """What a nursery does once for all the processes that it forks. Some of it is refused, which is enough."""
+_READ_LATE = ("PYTHONPATH", "PYTHON_KEYRING_BACKEND")
+"""Variables that also count for a process which has loaded its modules."""
 _ONLY_OF_POPEN = frozenset(
     {"preexec_fn", "umask", "pass_fds", "start_new_session", "process_group", "user", "group"}
 )
@@ -109,7 +111,7 @@ def _changes_loading(environ: Mapping[str, str]) -> bool:
     """Whether what Python or the customization does while modules are loaded is seen in the environment."""
     folder = environ.get("PYTHONPATH", str(CUSTOMIZED))
     return (
-        any(name.startswith(("PYTHON", "LC_")) and name != "PYTHONPATH" for name in environ)
+        any(name.startswith(("PYTHON", "LC_")) and name not in _READ_LATE for name in environ)
         or (folder != str(CUSTOMIZED) and Path(folder, "sitecustomize.py").exists())
         or "SEEN" in environ
         or environ.get("MOMENT", "").startswith(".")
