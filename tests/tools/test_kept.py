@@ -390,6 +390,16 @@ def test_a_file_that_changed_a_moment_ago_is_read_again(
 
 
 @pytest.mark.requirement("L2")
+def test_a_long_file_is_put_back_whole(workspace: Path) -> None:
+    content = b"".join(b"%d\n" % number for number in range(40_000))
+    (workspace / ".envrc").write_bytes(content)
+    copies = keep(fence(workspace), ())
+    (workspace / ".envrc").write_bytes(content[:-2] + b"x\n")
+    assert put_back(copies).changed == (str(workspace / ".envrc"),)
+    assert (workspace / ".envrc").read_bytes() == content
+
+
+@pytest.mark.requirement("L2")
 def test_what_is_made_again_has_the_times_that_it_had(workspace: Path) -> None:
     copies, was = keep(fence(workspace), ()), (workspace / ".envrc").stat()
     (workspace / ".envrc").unlink()

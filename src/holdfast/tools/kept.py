@@ -29,6 +29,7 @@ from holdfast.tools.blocking import Refused
 
 MAX_BYTES = 32 << 20
 MAX_FILES = 4_000
+_CHUNK_BYTES = 1 << 16
 _MOST_HELD = 64
 """How many folders are held open, to find them if they are moved. The others are made again."""
 _MOST_ENTRIES = 1_000_000
@@ -265,8 +266,15 @@ def _copy(fd: int, found: os.stat_result) -> _Copy:
 
 def _content(fd: int) -> bytes:
     """Return what is in a file, but not much more than may be kept."""
-    with open(os.open(_GIVEN.format(fd), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        return file.read(MAX_BYTES + 1)
+    file = os.open(_GIVEN.format(fd), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        chunks, left = [os.read(file, _CHUNK_BYTES)], MAX_BYTES
+        while chunks[-1] and left >= 0:
+            left -= len(chunks[-1])
+            chunks.append(os.read(file, _CHUNK_BYTES))
+        return b"".join(chunks)
+    finally:
+        os.close(file)
 
 
 def _is_same(path: str, copy: _Copy, read_ns: int) -> bool:
