@@ -24,6 +24,43 @@ WATCHED = (
         "tests/sandbox/test_processes.py::test_a_guard_whose_call_fails_after_its_first_process_began_ends_it",
     ),
     Mutation(
+        "what was replaced between the last look and the end is not told",
+        "sandbox/guard.py",
+        'lost = mounts.lost(is_last=True) if mounts else ""',
+        'lost = ""',
+        "tests/sandbox/test_processes.py::test_a_guard_looks_once_more_when_the_program_has_ended",
+    ),
+    Mutation(
+        "a command may fork faster than its guard counts",
+        "sandbox/guard.py",
+        "        resource.prlimit(pid, resource.RLIMIT_NPROC, (4 * inside.most, 4 * inside.most))\n",
+        "        pass\n",
+        "tests/sandbox/test_crowds.py::"
+        "test_the_kernel_too_limits_the_processes_of_a_command_with_their_threads",
+    ),
+    Mutation(
+        "a keeper outlives its driver if another process has its socket",
+        "sandbox/keeper.py",
+        "        if not set(driver).isdisjoint(ready):\n",
+        "        if not driver:\n",
+        "tests/sandbox/test_processes.py::"
+        "test_a_keeper_ends_with_its_driver_also_if_another_process_has_its_socket",
+    ),
+    Mutation(
+        "what still runs when Holdfast ends lives on",
+        "sandbox/process.py",
+        "        self._open.add(control)\n",
+        "",
+        "tests/sandbox/test_processes.py::test_closing_ends_what_still_runs",
+    ),
+    Mutation(
+        "who watches a command has the keys of Holdfast",
+        "sandbox/process.py",
+        "            env=clean_environment(os.environ),\n            start_new_session",
+        "            start_new_session",
+        "tests/sandbox/test_processes.py::test_who_watches_a_command_has_a_clean_environment_too",
+    ),
+    Mutation(
         "a keeper does not end what a killed guard left",
         "sandbox/keeper.py",
         "        if orphaned and not _kill_strays(guards):",

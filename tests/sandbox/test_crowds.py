@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import shutil
 import sys
 from contextlib import suppress
@@ -57,6 +58,19 @@ async def test_a_command_may_have_as_many_processes_as_its_fence_says_and_no_mor
         ended = await processes.run(call, lambda _: None)
         assert (ended.how, ended.output == "waited\n") == (how, how == "exited")
         assert trees.members({call.key}) == set()
+
+
+@pytest.mark.requirement("L11")
+async def test_the_kernel_too_limits_the_processes_of_a_command_with_their_threads(
+    processes: Processes, tmp_path: Path
+) -> None:
+    """It stops what is faster than a guard, and does not bind root."""
+    call = launch(tmp_path, "ulimit -Hu", "limited")
+    assert call.fence is not None
+    call = replace(call, fence=replace(call.fence, processes=20))
+    most = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+    least = 80 if most == resource.RLIM_INFINITY else min(most, 80)
+    assert (await processes.run(call, lambda _: None)).output == f"{least}\n"
 
 
 @pytest.mark.requirement("L11")

@@ -23,9 +23,10 @@ import pytest
 
 from holdfast.protocol.fence import FLOOD_BYTES, KEPT_BYTES, Launch, Undone
 from holdfast.sandbox import guard as guarding
-from holdfast.sandbox import process, trees
+from holdfast.sandbox import process, trees, waiting
 from holdfast.sandbox.guard import guard
 from holdfast.sandbox.process import Processes, clean_environment
+from holdfast.sandbox.proxy import ROOT
 from holdfast.testing.clock import never_over
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="looks at processes through /proc")
@@ -315,6 +316,28 @@ async def test_closing_leaves_no_process_behind(tmp_path: Path) -> None:
     assert children.read_text() == before
 
 
+@pytest.mark.requirement("S7")
+async def test_who_watches_a_command_has_a_clean_environment_too(
+    processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commands without a sandbox can read it."""
+    monkeypatch.setenv("SOME_API_KEY", bait := "bait-" + "of-a-key")
+    ended = await processes.run(launch("cat /proc/$PPID/environ", tmp_path), lambda _: None)
+    assert "PATH=" in ended.output
+    assert bait not in ended.output
+
+
+async def test_closing_ends_what_still_runs(tmp_path: Path) -> None:
+    processes, is_started = Processes(), asyncio.Event()
+    call = asyncio.create_task(
+        processes.run(launch("echo; exec sleep 300", tmp_path), lambda _: is_started.set())
+    )
+    await asyncio.wait_for(is_started.wait(), PATIENCE_S)
+    await processes.aclose()
+    assert left_over() == set()
+    assert (await call).exit_code == -signal.SIGKILL
+
+
 @pytest.mark.requirement("H1", "C8")
 async def test_who_takes_over_ends_what_carries_the_calls_key(processes: Processes, tmp_path: Path) -> None:
     orphan = await asyncio.create_subprocess_exec(
@@ -470,6 +493,48 @@ def test_a_guard_whose_call_fails_after_its_first_process_began_ends_it(
     assert not Path(f"/proc/{root}").exists()
     for fd in (told, telling):
         os.close(fd)
+
+
+@pytest.mark.requirement("C8")
+def test_a_keeper_ends_with_its_driver_also_if_another_process_has_its_socket() -> None:
+    """As one that the driver forked, and that lives on."""
+    driver = os.posix_spawn("/bin/true", ["true"], {})
+    door, given = socket.socketpair()
+    words = [sys.executable, "-I", "-S", process._KEEPER, ROOT, str(driver)]
+    with door, given, subprocess.Popen(words, stdin=given.fileno(), cwd="/") as keeper:
+        try:
+            assert keeper.wait(30) == 0
+        finally:
+            keeper.kill()
+    os.waitpid(driver, 0)
+
+
+class LostAtLast:
+    """Mounts that somebody replaces right before the program ends."""
+
+    fd = -1
+
+    def wait_s(self) -> float:
+        return PATIENCE_S
+
+    def lost(self, *, is_last: bool = False) -> str:
+        return "/ws/.env" if is_last else ""
+
+
+@pytest.mark.requirement("L2")
+def test_a_guard_looks_once_more_when_the_program_has_ended() -> None:
+    """Between two looks, a program may read a file that was replaced, and end."""
+    here, there = socket.socketpair()
+    if not (pid := os.fork()):
+        wakes = waiting.wakes()
+        root = os.posix_spawn("/bin/true", ["true"], {})
+        inside = guarding._Inside([], -1, 9, LostAtLast())  # type: ignore[arg-type]
+        guarding._watch(root, there, [], wakes, inside, is_alone=False)
+        os._exit(0)
+    there.close()
+    with here, here.makefile() as said:
+        assert json.loads(said.readline()) == ["replaced", "/ws/.env"]
+    os.waitpid(pid, 0)
 
 
 @pytest.mark.requirement("C8", "L1")
