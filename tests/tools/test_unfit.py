@@ -79,11 +79,19 @@ def test_no_command_runs_beside_the_own_files_of_holdfast_but_for_a_key(tmp_path
     assert why(tmp_path / "ws", OwnPlaces((key,), (), (key,))) == ""
 
 
-def test_a_link_that_is_a_file_of_settings_is_put_back_and_stops_no_command(dotfiles: Path) -> None:
-    (file := dotfiles / "ws" / "config.toml").symlink_to("../kept/holdfast/config.toml")
-    own = own_places(Own((str(dotfiles / "kept" / "none"),), (str(file),)))
-    assert why(dotfiles / "ws", own) == ""
-    assert str(file) in own.settings
+@pytest.mark.parametrize("kind", ["nothing yet", "a link", "a file"])
+def test_no_command_runs_where_it_could_make_the_settings_of_the_next_run(dotfiles: Path, kind: str) -> None:
+    """What comes is put aside when a command has ended. Another run may begin before, or this one be killed."""
+    file, kept = dotfiles / "ws" / "config.toml", dotfiles / "kept" / "holdfast" / "config.toml"
+    if kind == "a link":
+        file.symlink_to(kept)
+    elif kind == "a file":
+        file.touch()
+    own = own_places(Own((str(dotfiles / "none"),), (str(file),)))
+    told = f"Holdfast looks for its settings in {file}, and a command could put a file there"
+    for found in (why(dotfiles / "ws", own), why(dotfiles / "other", own, write=(str(dotfiles / "ws"),))):
+        assert found == ("" if kind == "a file" else told)
+    assert why(dotfiles / "kept" / "holdfast", own) == ""
 
 
 @pytest.mark.parametrize("path", ["/proc", "/proc/self", "/sys/kernel", "/dev", "/dev/pts"])

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import pwd
 import re
-from collections.abc import Mapping
+import stat
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -68,18 +69,39 @@ def unfit(workspace: str, walls: Walls, own: OwnPlaces, home: str) -> str:
     for path in (workspace, *read, *written):
         if is_of_kernel(path) or _has_kernel(path, mounts):
             return f"{path} is, or holds, a folder in which the kernel can be changed"
-    changed = (workspace, *written)
+    named = (os.path.expanduser(each) for each in (*walls.read, *walls.write))
+    return _misled((workspace, *written), own, named)
+
+
+def _misled(changed: Collection[str], own: OwnPlaces, named: Iterable[str]) -> str:
+    """Return how a command could lead the next run to other settings, or the next command to other folders.
+
+    Args:
+        changed: Where commands may write.
+        own: Holdfast's own files.
+        named: What `[sandbox] read` and `write` name.
+    """
     for link in own.links:
         if is_within(changed, link):
             return f"the link {link} leads to Holdfast's own files, and a command could replace it"
+    for file in own.settings:
+        if is_within(changed, file) and not _is_file(file):
+            return f"Holdfast looks for its settings in {file}, and a command could put a file there"
     # A command could have made it a moment ago, in place of the folder that the person named.
-    named = (os.path.expanduser(each) for each in (*walls.read, *walls.write))
     for link in (link for path in named for link in way(path)[0]):
         if is_within(changed, link):
             return (
                 f"the link {link} leads to what [sandbox] read or write names, and a command could replace it"
             )
     return ""
+
+
+def _is_file(path: str) -> bool:
+    """Return whether a file lies there, which a sandbox keeps as it is. It cannot keep a link, or a free name."""
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:
+        return False
 
 
 @cache
