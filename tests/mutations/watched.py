@@ -61,6 +61,13 @@ WATCHED = (
         "tests/sandbox/test_processes.py::test_who_watches_a_command_has_a_clean_environment_too",
     ),
     Mutation(
+        "what is known of the network of a call is kept after its end",
+        "sandbox/process.py",
+        "            self._ways.pop(launch.key, None)\n            self._cut.discard(launch.key)\n",
+        "            pass\n",
+        "tests/sandbox/test_ways_out.py::test_a_cut_counts_also_while_the_way_out_is_being_made",
+    ),
+    Mutation(
         "a keeper does not end what a killed guard left",
         "sandbox/keeper.py",
         "        if orphaned and not _kill_strays(guards):",

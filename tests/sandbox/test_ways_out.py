@@ -126,6 +126,7 @@ async def test_a_cut_counts_also_while_the_way_out_is_being_made(
     assert ended.exit_code
     assert "hello" not in ended.output
     assert not server.heard
+    assert not [*processes._ways, *processes._cut], "a server of many calls would keep each"
 
 
 PAST = """
