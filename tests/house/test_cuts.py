@@ -1,4 +1,6 @@
-"""No tool cuts the detail of a failure: it is masked later, and nothing finds a part of a value."""
+"""No tool cuts the detail of a failure, and no decision or refusal cuts what it quotes: that is masked later, and
+nothing finds a part of a value.
+"""
 
 from __future__ import annotations
 
@@ -48,3 +50,24 @@ def test_a_cut_detail_is_seen() -> None:
     ):
         assert [*cut_details(ast.parse(code))] == [1]
     assert not [*cut_details(ast.parse('RawResult("error", a[:9], detail=a)'))]
+
+
+def cut_quotations(tree: ast.Module) -> Iterator[int]:
+    """The lines where the beginning of something is written into a sentence."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FormattedValue) and isinstance(node.value, ast.Subscript):
+            part = node.value.slice
+            upper = part.upper if isinstance(part, ast.Slice) else None
+            if isinstance(upper, ast.Constant) and isinstance(upper.value, int) and upper.value >= 20:
+                yield node.lineno
+
+
+def test_nothing_that_decides_or_refuses_cuts_what_it_quotes() -> None:
+    found = {
+        f"{path.name}:{line}"
+        for room in (TOOLS, TOOLS.with_name("policy"))
+        for path in room.glob("*.py")
+        for line in cut_quotations(ast.parse(path.read_text(encoding="utf-8")))
+        if path.name not in ("checking.py", "read_output.py")  # what a person types, and hashes
+    }
+    assert found == set()

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.extensions.hook_commands import _ERROR_BYTES, _ErrorOutput
 from holdfast.protocol.tools import BackgroundProcess
-from holdfast.redact import AROUND_CHARS, Redactor, make_redactor, split_at
+from holdfast.redact import AROUND_CHARS, Redactor, begin_of, make_redactor, split_at
 from holdfast.runtime.runner import _masked_background
 from holdfast.sandbox.process import Ended, _Output
 from holdfast.tools import grep_child
@@ -44,9 +44,11 @@ def test_the_end_of_a_cut_text_tells_no_part_of_a_value_and_not_whether_one_begi
 
 def test_of_what_git_said_in_a_copy_only_whole_words_are_told(tmp_path: Path) -> None:
     for after in range(285, 300, 5):
-        command = ["sh", "-c", f"printf '{VALUE}%0{after}d end' 0 >&2; exit 1"]
+        git = tmp_path / f"git-{after}"
+        git.write_text(f"#!/bin/sh\nprintf '{VALUE}%0{after}d end' 0 >&2\nexit 1\n")
+        git.chmod(0o755)
         with pytest.raises(Refused, match=r"git cannot clone: end$") as caught:
-            ask_git(command, {"HOME": str(tmp_path)}, "clone")
+            ask_git([str(git)], {"HOME": str(tmp_path)}, "clone")
         assert "moons" not in str(caught.value)
 
 
@@ -82,6 +84,15 @@ def test_a_secret_that_lies_across_a_cut_is_masked_on_both_sides() -> None:
         "x" + VALUE[:4],
         VALUE[4:9],
     )  # tells nothing about a value
+
+
+def test_what_a_refusal_quotes_does_not_end_within_a_secret() -> None:
+    Redactor({"MINE": VALUE})
+    token = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
+    for secret in (VALUE, token):
+        for before in range(60, 80):
+            assert parts_of(secret, begin_of(f"{'x' * before} {secret} end", 80)) == set()
+    assert begin_of("x" * 90, 80) == "x" * 80
 
 
 @pytest.mark.requirement("A4")

@@ -16,6 +16,7 @@ from holdfast.policy.programs_net import NET_READERS
 from holdfast.policy.programs_options import HARMLESS_DEVICES, shown
 from holdfast.policy.programs_risks import MEDIUM_RISK
 from holdfast.protocol.launchers import PRIVILEGED
+from holdfast.redact import begin_of
 
 _RISKY = (
     frozenset({*MEDIUM_RISK, *WRITERS, *FILE_READERS, *GIT_READERS, *NET_READERS, "find", "fd", "sed"})
@@ -34,7 +35,7 @@ def risk_of(command: Command) -> str:
         if uses.denies or (uses.asks and not uses.is_unknown):
             return uses.denies or uses.asks
         if uses.sends:
-            return f"It talks to {uses.sends[0].text[:80]}."
+            return f"It talks to {begin_of(uses.sends[0].text, 80)}."
     return _risk_unread(command) if command.unread else ""
 
 

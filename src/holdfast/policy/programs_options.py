@@ -18,6 +18,7 @@ import msgspec
 from holdfast.policy.protected import WILDCARDS
 from holdfast.policy.simple import Word
 from holdfast.policy.uses import NOTHING, Depth, Use, Uses, merged, unknown
+from holdfast.redact import begin_of
 
 Meaning = Literal["plain", "read", "write", "list", "run", "ask", "deny"]
 
@@ -441,5 +442,5 @@ def _is_device(word: Word) -> bool:
 
 def shown(text: str) -> str:
     """Return a word for a sentence: bounded, and on one line."""
-    plain = "".join(char if char.isprintable() else "?" for char in text[:60])
+    plain = "".join(char if char.isprintable() else "?" for char in begin_of(text, 60))
     return plain + ("..." if len(text) > 60 else "")

@@ -25,6 +25,7 @@ from holdfast.protocol.rules import SHELL, Layer, PolicyRule
 from holdfast.protocol.search import WEB_SEARCH
 from holdfast.protocol.settings import Autonomy, Policy, Settings
 from holdfast.protocol.tools import EVERYTHING, Decision, Effect, Resource
+from holdfast.redact import begin_of
 
 Verdict = Literal["allow", "ask", "deny"]
 
@@ -288,7 +289,7 @@ def egress(facts: Facts) -> Decision | None:
                 elif (problem := url_problem(word.text, facts.policy.allowed_hosts)) is not None:
                     return _deny(*problem)
     if unknown:
-        reason = f"Where `{unknown[:80]}` leads is known only when the command runs, so it needs approval."
+        reason = f"Where `{begin_of(unknown, 80)}` leads is known only when the command runs, so it needs approval."
         return Decision("policy", "ask", "egress", reason)
     return None
 
@@ -430,7 +431,7 @@ def _why_unproved(facts: Facts) -> str:
             if why := step.uses.asks or step.uses.denies:
                 return why
             if step.uses.sends:
-                return f"It talks to {step.uses.sends[0].text[:80]}."
+                return f"It talks to {begin_of(step.uses.sends[0].text, 80)}."
     return facts.unproved
 
 

@@ -34,6 +34,7 @@ from holdfast.policy.shell_plain import RESERVED, plain_script
 from holdfast.policy.shell_text import Unreadable, encoded, hidden_in, tree_of
 from holdfast.policy.shell_words import LITERAL, NUMBERS, PLAIN
 from holdfast.policy.simple import Script, SimpleCommand, Word, fed
+from holdfast.redact import begin_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -211,7 +212,7 @@ class _Reader(CommandReader):
 
     def _salvage(self, node: Node) -> None:
         """Walk the commands in a part that is not understood: what they name is still judged."""
-        self._note(f"it has a part that is not understood: {self._words.text(node)[:40]}")
+        self._note(f"it has a part that is not understood: {begin_of(self._words.text(node), 40)}")
         stack = [*reversed(node.children)]
         while stack:
             each = stack.pop()
@@ -374,7 +375,7 @@ class _Reader(CommandReader):
             text = self._words.text(each)
             words.append(Word(text))
             if text not in operators and each.type != "test_operator":
-                self._note(f"it has `{text[:20]}` in a test, which the shell reads in another way")
+                self._note(f"it has `{begin_of(text, 20)}` in a test, which the shell reads in another way")
         self._check_words([leaf for leaf in leaves if leaf.type not in ("(", ")")])
         self._emit(SimpleCommand(tuple(words)))
         return Ways(flow, flow)
@@ -519,7 +520,7 @@ class _Reader(CommandReader):
         named = [child for child in children if child.is_named and child.type != "comment"]
         name = self._words.text(named[0])
         if name in _NOT_FUNCTIONS or not NAME.fullmatch(name.replace("-", "_")):
-            self._note(f"it gives `{name[:20]}` another meaning")
+            self._note(f"it gives `{begin_of(name, 20)}` another meaning")
         self._emit(SimpleCommand((Word(f"{name}()"),)))
         has_moved = _MOVES.search(self._data) is not None
         inside = flow.lost() if has_moved else flow

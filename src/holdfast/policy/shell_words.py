@@ -14,6 +14,7 @@ from holdfast.policy.shell_braces import expanded_braces
 from holdfast.policy.shell_guess import guess
 from holdfast.policy.shell_text import Unreadable
 from holdfast.policy.simple import OWN_PIPE, Found, Piece, Word
+from holdfast.redact import begin_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -146,7 +147,7 @@ class WordReader:
             and self._data[node.end_byte : node.end_byte + 1] in _AFTER_DOLLAR
         ):
             return [Piece("$", "raw")]
-        raise Unreadable(f"it has a part that is not understood: {self.text(node)[:40]}")
+        raise Unreadable(f"it has a part that is not understood: {begin_of(self.text(node), 40)}")
 
     def _concatenated(self, node: Node) -> list[Piece]:
         pieces: list[Piece] = []
@@ -201,7 +202,7 @@ class WordReader:
                     pieces.append(each._replace(kind="quoted") if each.kind == "raw" else each)
                 start = child.end_byte
             elif child.type not in (*_EXPANSIONS, "string_content", "heredoc_content", "$", "`"):
-                raise Unreadable(f"it has a part that is not understood: {text[:40]}")
+                raise Unreadable(f"it has a part that is not understood: {begin_of(text, 40)}")
         pieces.append(self._chunk(start, end, len(pieces), is_document=is_document))
         return pieces
 
@@ -227,7 +228,7 @@ class WordReader:
             piece = self._variable(found[1] or found[2], text, is_quoted=is_quoted)
             return [piece._replace(is_open=found[1] is not None and not is_quoted)]
         if kind == "simple_expansion" and not _SPECIAL.fullmatch(text):
-            raise Unreadable(f"it has a variable that is not understood: {text[:40]}")
+            raise Unreadable(f"it has a variable that is not understood: {begin_of(text, 40)}")
         is_harmless = _HARMLESS.fullmatch(text) or _SPECIAL.fullmatch(text)
         if kind == "arithmetic_expansion":
             is_harmless = NUMBERS.fullmatch(self._counted(text[3:-2])) if text.startswith("$((") else None

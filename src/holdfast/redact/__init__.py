@@ -12,7 +12,7 @@ The callers decide where to mask, and what to do with a text that contains a sec
 from __future__ import annotations
 
 from holdfast.redact.likely import GATE
-from holdfast.redact.part import AROUND_CHARS, part_of, reach_of, split_at
+from holdfast.redact.part import AROUND_CHARS, begin_of, part_of, reach_of, split_at
 from holdfast.redact.redactor import (
     KNOWN_SECRET_MIN_CHARS,
     Redactor,
@@ -31,6 +31,7 @@ __all__ = [
     "Redactor",
     "Span",
     "StreamRedactor",
+    "begin_of",
     "ever_known",
     "make_redactor",
     "part_of",

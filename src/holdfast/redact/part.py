@@ -4,7 +4,7 @@ left. `stream` masks a text piece by piece."""
 from __future__ import annotations
 
 from holdfast.redact.begun import find_begun
-from holdfast.redact.redactor import Redactor
+from holdfast.redact.redactor import Redactor, ever_known
 from holdfast.redact.spans import mask
 
 AROUND_CHARS = 1 << 16
@@ -52,3 +52,8 @@ def split_at(redact: Redactor, text: str, at: int) -> tuple[str, str]:
             mark = f"[redacted:{span.kind}]"
             return text[:first] + mark, mark + text[last:]
     return text[:at], text[at:]
+
+
+def begin_of(text: str, chars: int) -> str:
+    """Return the beginning of a text that may be masked later, and so without a part of a secret."""
+    return text if len(text) <= chars else split_at(ever_known(), text, chars)[0]

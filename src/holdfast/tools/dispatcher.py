@@ -40,6 +40,7 @@ from holdfast.protocol.tools import (
     ToolSpec,
 )
 from holdfast.protocol.trust import least
+from holdfast.redact import begin_of
 from holdfast.tools.background import Background
 from holdfast.tools.blocking import Refused as NoFence
 from holdfast.tools.blocking import in_thread
@@ -402,4 +403,4 @@ def _no_effect() -> int:
 
 
 def _clipped(text: str, chars: int) -> str:
-    return text if len(text) <= chars else f"{text[:chars]}..."
+    return text if len(text) <= chars else f"{begin_of(text, chars)}..."

@@ -28,6 +28,7 @@ from holdfast.protocol.allowed import EVERYWHERE, AllowedPath, allowed_path_of
 from holdfast.protocol.rules import rule_of
 from holdfast.protocol.settings import Policy, Settings
 from holdfast.protocol.tools import READING, OnInterrupt, ParameterKind, ToolSpec
+from holdfast.redact import begin_of
 from holdfast.tools.git_folders import place_in_git
 from holdfast.tools.moves import folders_there, moves
 from holdfast.tools.named import WordFacts
@@ -266,7 +267,7 @@ def _decoy(commands: Iterable[Command], workspace: str) -> str:
         name for name in sorted(names) if "/" not in name and is_inside(workspace, file_of(name, workspace))
     )
     name = next(found, "")
-    return f"`{name[:80]}` is a program of the workspace here." if name else ""
+    return f"`{begin_of(name, 80)}` is a program of the workspace here." if name else ""
 
 
 @lru_cache(maxsize=16)

@@ -13,7 +13,7 @@ from holdfast.protocol.counts import counted
 from holdfast.protocol.outcomes import Probed
 from holdfast.protocol.ports import CallContext, RawResult
 from holdfast.protocol.tools import Expectation, ToolSpec
-from holdfast.redact import ever_known, split_at
+from holdfast.redact import begin_of
 from holdfast.storage.images import Images
 from holdfast.tools.blocking import Refused, answer, attempt, in_thread
 from holdfast.tools.own import OwnPlaces
@@ -192,7 +192,7 @@ def _nearest_line(text: str, old: str) -> str:
     if not nearest:
         return "No line is like it. Read the file first."
     number = next(index for index, line in enumerate(lines, 1) if line[:200] == nearest[0])
-    shown, _ = split_at(ever_known(), lines[number - 1], 200)
+    shown = begin_of(lines[number - 1], 200)
     return f"The nearest line is {number}: {shown!r}. Check spaces and line ends."
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, islice
 
-from holdfast.redact import ever_known, split_at
+from holdfast.redact import begin_of
 from holdfast.tools.patch import Hunk, PatchError
 
 MOST_LINES = 1_000_000
@@ -178,7 +178,7 @@ class _Search:
         for anchor in self._hunk.anchors:
             found = list(islice(self._old.anchors(anchor, firsts[0]), _MOST_PLACES + 1))
             if not found:
-                raise self._error(f"the file has no line {anchor[:80]!r}{self._behind()}.")
+                raise self._error(f"the file has no line {begin_of(anchor, 80)!r}{self._behind()}.")
             firsts = [at + 1 for at in found]
         return firsts
 
@@ -230,10 +230,10 @@ class _Search:
         lines = [line[:200] for line in self._old.loose_lines[:_HINT_LINES]]
         nearest = difflib.get_close_matches(missing[:200], [line for line in lines if line], n=1, cutoff=0.5)
         if not nearest:
-            return f"No line is like {missing[:200]!r}. Read the file first."
+            return f"No line is like {begin_of(missing, 200)!r}. Read the file first."
         number = lines.index(nearest[0])
-        shown, _ = split_at(ever_known(), self._old.loose_lines[number], 200)
-        return f"It has {missing[:200]!r}, and the nearest line is {number + 1}: {shown!r}."
+        shown = begin_of(self._old.loose_lines[number], 200)
+        return f"It has {begin_of(missing, 200)!r}, and the nearest line is {number + 1}: {shown!r}."
 
     def _error(self, why: str) -> PatchError:
         return PatchError(f"{self._path}, hunk {self._hunk.number}: {why}")

@@ -17,6 +17,7 @@ from holdfast.policy.rules import PathFact
 from holdfast.policy.simple import Found
 from holdfast.policy.uses import Depth
 from holdfast.policy.words import PathWord
+from holdfast.redact import begin_of
 from holdfast.tools.git_folders import place_in_git
 from holdfast.tools.ignored import IGNORES, is_ignored, is_tracked
 from holdfast.tools.ours import IsOurs, nothing_is_ours
@@ -148,9 +149,13 @@ class WordFacts:
     def _prove_found(self, word: PathWord, found: Found, folder: str, makes: str) -> None:
         """Note what a program may find and hand on that is a secret, a link, or a name that becomes several words."""
         if makes:
-            self._doubt(word, f"may have what the command itself makes ({makes[:80]})", is_bounded=True)
+            self._doubt(
+                word, f"may have what the command itself makes ({begin_of(makes, 80)})", is_bounded=True
+            )
         if self.unproved:
-            self.risk = self.risk or f"{word.text[:80]} may have a secret file in it, which may be found."
+            self.risk = (
+                self.risk or f"{begin_of(word.text, 80)} may have a secret file in it, which may be found."
+            )
         below = self._below(word, folder) if not self.unproved else ()
         for count, entry in enumerate(below):
             if count >= MAX_ENTRIES or self._found <= 0:
@@ -213,7 +218,7 @@ class WordFacts:
         """Note why a word is not proved harmless, and whether a sandbox bounds that if the word is only read."""
         if not word.is_used or self.risk:
             return
-        told = f"{word.text[:80]} {why}."
+        told = f"{begin_of(word.text, 80)} {why}."
         self.unproved = self.unproved or told
         if not is_bounded or word.access != "read":
             self.risk = told
@@ -226,7 +231,7 @@ class WordFacts:
             if self._is_led_inside(word):
                 self._doubt(word, "is outside of the workspace if a `cd` before it fails", is_bounded=True)
             else:
-                self.outside = self.outside or word.text[:80]
+                self.outside = self.outside or begin_of(word.text, 80)
         elif word.access != "read" and "/-" in f"/{word.text}":
             self._doubt(word, "has a name that programs take for an option")
         elif word.access != "read" and (wild or (word.access == "tree" and not self._is_one(word, real))):

@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from holdfast.redact import begin_of
 from holdfast.tools.blocking import Refused
 
 PATCH_CHARS = 4 << 20
@@ -128,7 +129,8 @@ def _body(lines: Sequence[str], number: int, path: str, **rest: object) -> Hunk:
             found.append((line[0], f"{line[1:]}\n"))
         else:
             raise PatchError(
-                f"{path}, hunk {number}: the line {line[:80]!r} begins neither with a space nor with `-` or `+`."
+                f"{path}, hunk {number}: the line {begin_of(line, 80)!r} begins neither with a space nor with `-` or "
+                "`+`."
             )
     if all(sign == " " for sign, _ in found):
         raise PatchError(f"{path}, hunk {number}: it changes nothing.")
@@ -231,7 +233,8 @@ class _Unified:
             if counts is None:
                 if header.strip("@ \r"):
                     raise PatchError(
-                        f"{path}, hunk {number}: its header is {header[:80]!r}, and not like `@@ -1,3 +1,4 @@`."
+                        f"{path}, hunk {number}: its header is {begin_of(header, 80)!r}, and not like "
+                        "`@@ -1,3 +1,4 @@`."
                     )
                 found.append(_body(self._lines_of_hunk(), number, path))
                 continue
@@ -347,7 +350,8 @@ class _Begun:
             verb = next((each for each in _VERBS if line.startswith(each)), "")
             if not verb and line.strip():
                 raise PatchError(
-                    f"Line {self._at + 1}: {line[:80]!r} is not `*** Add File: PATH`, `*** Delete File: PATH`, "
+                    f"Line {self._at + 1}: {begin_of(line, 80)!r} is not `*** Add File: PATH`, "
+                    "`*** Delete File: PATH`, "
                     f"`*** Update File: PATH` or `{_END}`."
                 )
             self._at += 1
@@ -384,7 +388,7 @@ class _Begun:
             line = self._line()
             if not line.startswith("+") and line.strip():
                 raise PatchError(
-                    f"{path}: it is new, so every line begins with `+`, but {line[:80]!r} does not."
+                    f"{path}: it is new, so every line begins with `+`, but {begin_of(line, 80)!r} does not."
                 )
             if line.startswith("+"):
                 found.append(f"{line[1:]}\n")
