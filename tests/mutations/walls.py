@@ -197,6 +197,13 @@ WALLS = (
         "tests/tools/test_walled_tools.py",
     ),
     Mutation(
+        "under Landlock, a shell finds a program that it may not run",
+        "sandbox/searched.py",
+        'if program := next(found, ""):',
+        'if not name and (program := next(found, "")):',
+        _LANDLOCK,
+    ),
+    Mutation(
         "git prunes a working tree because it is not shown",
         _BUILDS,
         "*trees_elsewhere(look.fixed, (*rules.writable, *rules.readable)))",

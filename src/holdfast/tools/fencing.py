@@ -5,7 +5,7 @@ has the lists of names. `sandbox` keeps the process inside.
 """
 
 # Pathlib makes an object for each of a hundred thousand names.
-# ruff: noqa: PTH110, PTH111, PTH112, PTH118, PTH119
+# ruff: noqa: PTH110, PTH111, PTH112, PTH114, PTH118, PTH119
 
 from __future__ import annotations
 
@@ -547,9 +547,20 @@ def _protected(paths: Iterable[str], writable: Sequence[str]) -> Iterator[str]:
     What is protected is shown inside. So a link `.vscode -> ~` would show the home.
     """
     roots = [_real(root) for root in writable]
-    for path in dict.fromkeys(there(os.path.realpath(path)) for path in paths):
+    for path in dict.fromkeys(map(there, _followed(paths))):
         if path and path not in roots and is_within(roots, path):
             yield path
+
+
+def _followed(paths: Iterable[str]) -> Iterator[str]:
+    """Yield the paths with links followed. Many lie in the same folder, which is followed once."""
+    known = dict[str, str]()
+    for path in paths:
+        above, name = os.path.split(path)
+        if above not in known:
+            known[above] = os.path.realpath(above)
+        found = os.path.join(known[above], name)
+        yield os.path.realpath(found) if os.path.islink(found) else found
 
 
 def _readable(named: Iterable[str], needed: Iterable[str], hidden: str = "") -> tuple[str, ...]:
