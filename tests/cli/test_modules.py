@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import sysconfig
 from pathlib import Path
@@ -12,7 +13,7 @@ import msgspec
 import pytest
 
 from holdfast.cli import modules
-from holdfast.cli.modules import only_from_elsewhere
+from holdfast.cli.modules import only_from_elsewhere, only_installed
 from holdfast.errors import UsageError
 from holdfast.sandbox.installed import OURS
 from holdfast.sandbox.proxy import libraries
@@ -33,6 +34,30 @@ def test_a_project_that_is_installed_beside_holdfast_leaves_its_path(
     monkeypatch.setattr(sys, "path", [str(workspace / "src"), str(link / "src"), *others, str(workspace)])
     only_from_elsewhere([str(workspace)])
     assert sys.path == others
+
+
+def test_no_module_comes_from_a_project_that_is_installed_for_editing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commands of another run may have written there."""
+    installed = [str(tmp_path / "lib" / "site-packages"), str(tmp_path / "dist-packages")]
+    named = str(tmp_path / "plugins")
+    here = str(Path(modules.__file__).parents[2])
+    kept = [named, here, *installed, str(Path(os.__file__).parent)]
+    monkeypatch.setenv("PYTHONPATH", named)
+    monkeypatch.setattr(sys, "path", [*kept, str(tmp_path / "project" / "src"), str(tmp_path), "."])
+    only_installed()
+    assert sys.path == kept
+
+
+def test_the_command_line_begins_with_it(tmp_path: Path) -> None:
+    program = (
+        f"import sys; sys.path.append({str(tmp_path)!r}); sys.argv = ['holdfast', '--version']\n"
+        "from holdfast.cli.main import main\n"
+        f"try: main()\nexcept SystemExit: print({str(tmp_path)!r} in sys.path)"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines()[-1] == "False"
 
 
 @pytest.mark.parametrize("named", ["src", "link/src", "."])

@@ -92,3 +92,61 @@ def test_what_a_command_holds_open_is_closed_when_it_ends(tmp_path: Path, backen
     assert descriptors() > before
     command.end()
     assert descriptors() == before
+
+
+NESTED = {
+    "removed": "rm -rf sub",
+    "replaced": "rm -rf sub; mkdir sub; echo evil > sub/.envrc",
+    "moved": "mv sub other; mkdir sub; echo evil > sub/.envrc",
+}
+
+
+@pytest.mark.parametrize("how", NESTED)
+def test_a_folder_within_another_one_was_moved_by_the_command_itself(tmp_path: Path, how: str) -> None:
+    """It is named in `write`, too."""
+    top = made(tmp_path / "ws", "mine")
+    before = state(top)
+    fences = fences_of("landlock", str(tmp_path / "home"))
+    command = Command(fences, top, "landlock", "s:1", write=(str(top / "sub"),))
+    command.begin()
+    subprocess.run(["sh", "-c", NESTED[how]], cwd=top, check=True)
+    undone = command.end()
+    assert undone.changed
+    assert {name: text for name, text in state(top).items() if name in before} == before
+
+
+def test_a_command_cannot_hide_from_the_next_one_by_replacing_a_folder(tmp_path: Path) -> None:
+    top = made(tmp_path / "ws", "mine")
+    before = state(top)
+    fences = fences_of("landlock", str(tmp_path / "home"))
+    write = (str(top / "sub"),)
+    first = Command(fences, top, "landlock", "s:1", write=write)
+    first.begin()
+    subprocess.run(
+        ["sh", "-c", "cp -a sub copy; rm -rf sub; mv copy sub; echo evil > .envrc"], cwd=top, check=True
+    )
+    second = Command(fences, top, "landlock", "s:2", write=write)
+    second.begin()
+    first.end()
+    second.end()
+    assert state(top) == before
+
+
+def test_a_workspace_that_another_command_moved_is_the_same_for_the_next_one(tmp_path: Path) -> None:
+    """That one may change the folder above. A person has not put another workspace there."""
+    top, fences = made(tmp_path / "work" / "ws", "mine"), fences_of("landlock", str(tmp_path / "home"))
+    before = state(top)
+    mover = Command(fences, tmp_path / "work", "landlock", "s:1")
+    mover.begin()
+    within = Command(fences, top, "landlock", "s:2")
+    within.begin()
+    subprocess.run(
+        ["sh", "-c", "cp -a ws copy; mv ws away; mv copy ws; echo evil > ws/.envrc"],
+        cwd=top.parent,
+        check=True,
+    )
+    second = Command(fences, top, "landlock", "s:3")
+    second.begin()
+    for each in (within, mover, second):
+        each.end()
+    assert state(top) == before

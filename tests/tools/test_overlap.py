@@ -75,9 +75,16 @@ def plant(workspace: str, backend: str) -> None:
 class Command:
     """A command that does nothing by itself, from its look to its end."""
 
-    def __init__(self, fences: Fences, workspace: str | Path, backend: str, key: str) -> None:
+    def __init__(
+        self,
+        fences: Fences,
+        workspace: str | Path,
+        backend: str,
+        key: str,
+        write: tuple[str, ...] = (),
+    ) -> None:
         launch = Launch(("true",), str(workspace), key, {}, 1, 1, never_over)
-        walls = Walls(backend)  # type: ignore[arg-type]
+        walls = Walls(backend, write=write)  # type: ignore[arg-type]
         self._launch = asyncio.run(fences.around(launch, str(workspace), walls))
 
     def begin(self) -> None:

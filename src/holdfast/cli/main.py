@@ -15,6 +15,7 @@ from holdfast.cli.signals import deadly, interruptible
 
 INTERRUPTED = 130
 _ROOT = "holdfast.cli.root"
+_MODULES = "holdfast.cli.modules"
 _STREAMS = (("stdin", "r", os.O_RDONLY), ("stdout", "w", os.O_RDONLY), ("stderr", "w", os.O_WRONLY))
 """The standard streams by descriptor, and how a missing one is opened."""
 
@@ -25,6 +26,7 @@ def main() -> None:
         interruptible()
         _mend_streams()
         _mend_home()
+        import_module(_MODULES).only_installed()
         code = import_module(_ROOT).run(sys.argv[1:])
     except KeyboardInterrupt:
         deadly()

@@ -41,7 +41,7 @@ from holdfast.tools.git_identity import git_identity
 from holdfast.tools.git_made import is_loose
 from holdfast.tools.kept import Kept, keep, opened
 from holdfast.tools.led import Leads, way
-from holdfast.tools.moved import are_apart, held_open, inodes
+from holdfast.tools.moved import held_open, inodes, still_there
 from holdfast.tools.other_names import OtherNames
 from holdfast.tools.own import OwnPlaces, own_places
 from holdfast.tools.repository import find
@@ -410,8 +410,7 @@ class Fences:
                     raise Refused(_ELSEWHERE)  # it may have moved what cannot be read now
                 kept = keep(fence, self._homes()) if is_keeping else None
                 trace = replace(_trace(fence, look, len(walls.write), kept), key=launch.key, looked_ms=now_ms)
-                beside = self._traces.beside(fence.writable)
-                others = [each for each in beside if not are_apart(trace, each)]
+                others = still_there(self._traces.beside(fence.writable))
                 if not others and (is_shared or has_others(workspace)):
                     raise Refused(_ELSEWHERE)
                 return fence, older(trace, others, self._places) if others else trace

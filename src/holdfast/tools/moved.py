@@ -10,7 +10,7 @@ its path is not its work.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import TypeVar
 
@@ -25,9 +25,14 @@ _NOWHERE = "/dev/null/gone"
 
 
 def inodes(roots: Iterable[str]) -> dict[str, int]:
-    """Return the inodes of what lies at these paths. The number of a device may be another one after a restart."""
+    """Return the inodes of those of these paths that lie in no other one. What does, the command itself may move. The
+    number of a device may be another one after a restart.
+    """
     found: dict[str, int] = {}
+    roots = {*roots}
     for path in roots:
+        if any(path != root and is_inside(root, path) for root in roots):
+            continue
         with suppress(OSError):
             found[path] = os.lstat(path).st_ino
     return found
@@ -46,7 +51,7 @@ def held_open(trace: Trace) -> dict[str, int]:
 
 
 def where_it_is(
-    trace: Trace, tops: Mapping[str, int], held: Mapping[str, int]
+    trace: Trace, tops: Mapping[str, int], held: Mapping[str, int], movers: Collection[str] = ()
 ) -> tuple[Trace, Mapping[str, int]]:
     """Return what is known of a command, and what is held open for it, with each path as it is now. What is gone is
     left out.
@@ -55,11 +60,13 @@ def where_it_is(
         trace: What is known of the command.
         tops: What it could change, as `held_open` returned it; empty for one of a killed process.
         held: Other open folders by their paths.
+        movers: What other commands may change. What lies in there was not moved by a person.
     """
     moved = {
         path: _where(path, tops)
         for path, inode in trace.inodes.items()
         if not _is_in_place(path, inode, tops)
+        and not any(path != root and is_inside(root, path) for root in movers)
     }
     if not moved:
         return trace, held
@@ -97,9 +104,11 @@ def where_it_is(
     return found, keyed(held)
 
 
-def are_apart(one: Trace, other: Trace) -> bool:
-    """Return whether something else lies now where another command began."""
-    return any(other.inodes.get(path, inode) != inode for path, inode in one.inodes.items())
+def still_there(traces: Iterable[Trace]) -> list[Trace]:
+    """Return what is known of commands that may still run, without what is elsewhere by now."""
+    traces = [*traces]
+    movers = {root for each in traces for root in each.writable}
+    return [where_it_is(each, {}, {}, movers)[0] for each in traces]
 
 
 def _is_in_place(path: str, inode: int, tops: Mapping[str, int]) -> bool:
