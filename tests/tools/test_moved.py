@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from holdfast.cli.doctor import check_commands
+from holdfast.config.paths import Home
+from holdfast.tools.traces import Traces
 from tests.tools.test_overlap import BOTH, Command, fences_of, state
 
 pytestmark = pytest.mark.requirement("L2")
@@ -61,20 +67,74 @@ def test_a_workspace_that_is_gone_is_not_made_again(tmp_path: Path, backend: str
     assert (undone.changed, undone.stuck, top.exists()) == ((), (), False)
 
 
+def killed(home: str, top: Path, backend: str) -> None:
+    """Let a command change something in a process that dies before the command ends."""
+    if not (child := os.fork()):
+        Command(fences_of(backend, home), top, backend, "s:1").begin()
+        changed(top, backend)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+
+
 @BOTH
-def test_nothing_of_a_killed_command_is_undone_in_another_workspace_at_its_path(
-    tmp_path: Path, backend: str
+@pytest.mark.parametrize("comes", ["nothing", "another workspace"])
+def test_what_a_killed_command_changed_waits_until_its_workspace_is_back(
+    tmp_path: Path, backend: str, comes: str
 ) -> None:
+    top, home, away = made(tmp_path / "ws", "mine"), str(tmp_path / "home"), tmp_path / "renamed"
+    before = {**state(top), "work": "done"}
+    killed(home, top, backend)
+    top.rename(away)
+    fences = fences_of(backend, home)
+    told = asyncio.run(fences.put_aside("other", is_first=True))
+    assert f"session s was left behind when its Holdfast was killed, and {top} is not there" in told
+    assert "`holdfast resume s`" in told
+    assert not asyncio.run(fences.put_aside("another", is_first=True)), "it is said once"
+    found = [*check_commands(Home(Path(home), Path(home) / "config.toml"))]
+    assert ["When that folder is back" in each.hint for each in found] == [True]
+    if comes != "nothing":
+        other = state(made(top, "of another"))
+        again = Command(fences, top, backend, "s:2")
+        again.begin()
+        (top / ".bashrc").write_text("evil")
+        assert again.end().changed == (str(top / ".bashrc"),)
+        assert state(top) == other
+        shutil.rmtree(top)
+    away.rename(top)
+    assert str(top) not in asyncio.run(fences_of(backend, home).put_aside("s", is_first=True))
+    assert state(top) == before
+
+
+def test_what_could_not_be_put_back_waits_too(tmp_path: Path) -> None:
     top, home = made(tmp_path / "ws", "mine"), str(tmp_path / "home")
-    Command(fences_of(backend, home), top, backend, "s:1").begin()
-    changed(top, backend)
+    before = state(top)
+    fences = fences_of("landlock", home)
+    command = Command(fences, top, "landlock", "s:1")
+    command.begin()
+    (top / "sub" / ".envrc").write_text("evil")
+    subprocess.run(["chattr", "+i", str(top / "sub")], check=False)
+    undone = command.end()
+    subprocess.run(["chattr", "-i", str(top / "sub")], check=False)
+    if not undone.stuck:
+        pytest.skip("needs a file system with immutable folders")
     top.rename(tmp_path / "renamed")
     other = state(made(top, "of another"))
-    again = Command(fences_of(backend, home), top, backend, "s:2")
-    again.begin()
-    (top / ".bashrc").write_text("evil")
-    assert again.end().changed == (str(top / ".bashrc"),)
+    Command(fences, top, "landlock", "s:2")
     assert state(top) == other
+    shutil.rmtree(top)
+    (tmp_path / "renamed").rename(top)
+    Command(fences, top, "landlock", "s:3")
+    assert {name: text for name, text in state(top).items() if name in before} == before
+
+
+def test_a_deleted_session_changes_nothing_in_another_workspace(tmp_path: Path) -> None:
+    top, home = made(tmp_path / "ws", "mine"), tmp_path / "home"
+    killed(str(home), top, "landlock")
+    top.rename(tmp_path / "renamed")
+    other = state(made(top, "of another"))
+    Traces(home).forget("s")
+    assert state(top) == other
+    assert not [*(home / "aside").glob("*.json")]
 
 
 @BOTH

@@ -43,6 +43,7 @@ from holdfast.protocol.hooks import HookSource
 from holdfast.protocol.search import KEY_VARIABLES, engine_of
 from holdfast.storage.errors import storage_errors
 from holdfast.storage.home import DATABASE, was_used
+from holdfast.tools.moved import is_elsewhere
 from holdfast.tools.traces import Traces
 from holdfast.views.lines import Line, Span, neutral
 from holdfast.views.services import when_called
@@ -391,12 +392,16 @@ def check_copies(home: Home) -> Iterator[Finding]:
 def check_commands(home: Home) -> Iterator[Finding]:
     """Check for killed commands whose changes an error keeps from being undone."""
     for trace in Traces(home.folder).faulty().values():
+        resume = f"`holdfast resume {trace.session}`"
+        elsewhere = f"When that folder is back, run {resume}. `holdfast delete {trace.session}` forgets it."
         yield Finding(
             "commands",
             "fault",
             f"what a killed command of session {trace.session} changed in {trace.writable[0]} cannot be put right "
             f"({trace.fault})",
-            f"Until it is, no command runs there. `holdfast resume {trace.session}` tries again.",
+            elsewhere
+            if is_elsewhere(trace)
+            else f"Until it is, no command runs there. {resume} tries again.",
         )
 
 

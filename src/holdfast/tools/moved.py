@@ -1,7 +1,7 @@
 """Finds the folders of a command when it has ended: a person may have renamed one, and put another one there.
 
-What the command changed is undone where its folder is now. If that cannot be found, nothing is undone: what lies at
-its path is not its work.
+What the command changed is undone where its folder is now. Where nobody holds it open any more, as after a kill, it
+waits until the folder is back: what lies at its path meanwhile is not its work.
 """
 
 # Pathlib makes an object for each name.
@@ -10,23 +10,33 @@ its path is not its work.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping
+import stat
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
 from holdfast.policy.paths import is_inside
-from holdfast.tools.traces import Trace
+
+if TYPE_CHECKING:
+    from holdfast.tools.traces import Trace
 
 T = TypeVar("T")
 _NOWHERE = "/dev/null/gone"
 """The place of a folder that is gone. Nothing can be there."""
 
 
+class Elsewhere(Exception):
+    """The folder of a command is not at its path, and nobody knows where it is."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(f"{folder} is not the folder in which it ran")
+
+
 def inodes(roots: Iterable[str]) -> dict[str, int]:
-    """Return the inodes of those of these paths that lie in no other one. What does, the command itself may move. The
-    number of a device may be another one after a restart.
+    """Return the inodes of those of these folders that lie in no other one. What does, the command itself may move.
+    The number of a device may be another one after a restart.
     """
     found: dict[str, int] = {}
     roots = {*roots}
@@ -34,7 +44,9 @@ def inodes(roots: Iterable[str]) -> dict[str, int]:
         if any(path != root and is_inside(root, path) for root in roots):
             continue
         with suppress(OSError):
-            found[path] = os.lstat(path).st_ino
+            facts = os.lstat(path)
+            if stat.S_ISDIR(facts.st_mode):
+                found[path] = facts.st_ino
     return found
 
 
@@ -51,7 +63,7 @@ def held_open(trace: Trace) -> dict[str, int]:
 
 
 def where_it_is(
-    trace: Trace, tops: Mapping[str, int], held: Mapping[str, int], movers: Collection[str] = ()
+    trace: Trace, tops: Mapping[str, int], held: Mapping[str, int]
 ) -> tuple[Trace, Mapping[str, int]]:
     """Return what is known of a command, and what is held open for it, with each path as it is now. What is gone is
     left out.
@@ -60,16 +72,46 @@ def where_it_is(
         trace: What is known of the command.
         tops: What it could change, as `held_open` returned it; empty for one of a killed process.
         held: Other open folders by their paths.
-        movers: What other commands may change. What lies in there was not moved by a person.
+
+    Raises:
+        Elsewhere: a folder that is not held open is not at its path.
     """
-    moved = {
-        path: _where(path, tops)
-        for path, inode in trace.inodes.items()
-        if not _is_in_place(path, inode, tops)
-        and not any(path != root and is_inside(root, path) for root in movers)
-    }
-    if not moved:
-        return trace, held
+    away = _away(trace, tops)
+    if lost := next((path for path in away if path not in tops), ""):
+        raise Elsewhere(lost)
+    return _renamed(trace, {path: _where(tops[path]) for path in away}, held) if away else (trace, held)
+
+
+def is_elsewhere(trace: Trace) -> bool:
+    """Return whether a folder of a command that nobody holds open is not at its path."""
+    return bool(_away(trace, {}))
+
+
+def still_there(traces: Iterable[Trace]) -> list[Trace]:
+    """Return what is known of commands that may still run, without what is elsewhere by now. What lies in a folder
+    that another one of them may change was not moved by a person.
+    """
+    traces = [*traces]
+    movers = {root for each in traces for root in each.writable}
+    found: list[Trace] = []
+    for trace in traces:
+        away = {
+            path: ""
+            for path in _away(trace, {})
+            if not any(path != root and is_inside(root, path) for root in movers)
+        }
+        found.append(_renamed(trace, away, {})[0] if away else trace)
+    return found
+
+
+def _away(trace: Trace, tops: Mapping[str, int]) -> list[str]:
+    return [path for path, inode in trace.inodes.items() if not _is_in_place(path, inode, tops)]
+
+
+def _renamed(
+    trace: Trace, moved: Mapping[str, str], held: Mapping[str, int]
+) -> tuple[Trace, Mapping[str, int]]:
+    """Return the same with folders at other paths. An empty path: it is gone."""
     roots = sorted(trace.inodes, key=len, reverse=True)
 
     def now(path: str) -> str:
@@ -99,16 +141,10 @@ def where_it_is(
         covered=renamed(trace.covered),
         gone=renamed(trace.gone),
         led=renamed(trace.led),
+        inodes=keyed(trace.inodes),
         kept=kept,
     )
     return found, keyed(held)
-
-
-def still_there(traces: Iterable[Trace]) -> list[Trace]:
-    """Return what is known of commands that may still run, without what is elsewhere by now."""
-    traces = [*traces]
-    movers = {root for each in traces for root in each.writable}
-    return [where_it_is(each, {}, {}, movers)[0] for each in traces]
 
 
 def _is_in_place(path: str, inode: int, tops: Mapping[str, int]) -> bool:
@@ -123,11 +159,9 @@ def _is_in_place(path: str, inode: int, tops: Mapping[str, int]) -> bool:
     return (found.st_dev, found.st_ino) == (held.st_dev, held.st_ino)
 
 
-def _where(path: str, tops: Mapping[str, int]) -> str:
-    """Return where it lies now; empty if it is gone, or nobody knows."""
-    if path not in tops:
-        return ""
+def _where(fd: int) -> str:
+    """Return where an open folder lies now; empty if it is gone."""
     with suppress(OSError):
-        new = os.readlink(f"/proc/self/fd/{tops[path]}")
-        return new if _is_in_place(new, 0, {new: tops[path]}) else ""
+        new = os.readlink(f"/proc/self/fd/{fd}")
+        return new if _is_in_place(new, 0, {new: fd}) else ""
     return ""

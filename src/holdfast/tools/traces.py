@@ -26,6 +26,7 @@ from holdfast.protocol.fence import Undone
 from holdfast.tools.aside import NOT_YET, Place, not_put_back, sentence
 from holdfast.tools.blocking import Refused
 from holdfast.tools.kept import Kept, put_back
+from holdfast.tools.moved import Elsewhere, is_elsewhere
 from holdfast.tools.turns import table_of
 
 FOLDER = "aside"
@@ -65,7 +66,9 @@ class Trace(msgspec.Struct, frozen=True):
     inodes: Mapping[str, int] = msgspec.field(default_factory=dict)
     """The numbers of what it may change. A person may put another folder there meanwhile."""
     fault: str = ""
-    """The name of the error that kept all of it from being undone; empty if nobody tried, or it is undone."""
+    """The name of the error that kept all of it from being undone, or that it is elsewhere; empty if nobody tried, or
+    it is undone.
+    """
 
     @property
     def session(self) -> str:
@@ -130,9 +133,10 @@ class Traces:
         return bool(self._running or self._stuck or self._names())
 
     def note_fault(self, name: str, trace: Trace, error: Exception) -> None:
-        """Keep what another process left, because an error kept it from being undone."""
+        """Keep what another process left, because an error kept it from being undone, or nobody knows where it is."""
         self._told.discard(name)
-        self._faulty[name] = replace(trace, fault=type(error).__name__)
+        fault = str(error) if isinstance(error, Elsewhere) else type(error).__name__
+        self._faulty[name] = replace(trace, fault=fault)
         with suppress(OSError):
             self._keep(name, self._faulty[name])
 
@@ -146,15 +150,15 @@ class Traces:
         """Return whether it began and has not ended."""
         return _name(key) in self._running
 
-    def end(self, key: str, undone: Undone) -> None:
-        """Keep what is left to say and to do. The command has ended."""
+    def end(self, key: str, undone: Undone, now: Trace | None = None) -> None:
+        """Keep what is left to say and to do. The command has ended. `now`: its trace with paths as they are now."""
         trace = self._running.pop(_name(key))
         self._failed.discard(_name(key))
         if undone.changed:
             untold = self._untold.setdefault(_mark(_session(key)), [])
             untold.append(sentence(undone, trace.writable[0]))
             del untold[:-_MOST_TOLD]
-        self.finish(_name(key), trace, undone)
+        self.finish(_name(key), now or trace, undone)
 
     def finish(self, name: str, trace: Trace, undone: Undone) -> None:
         """Keep only what is left of a command that has ended."""
@@ -166,7 +170,7 @@ class Traces:
             before={},
             gone=(),
             led=(),
-            inodes={},
+            inodes=trace.inodes if undone.stuck else {},
             covered=(),
             changed=undone.changed,
             stuck=undone.stuck,
@@ -174,8 +178,8 @@ class Traces:
         )
         if (fd := self._held.pop(name, None)) is not None:
             os.close(fd)
-        if self._table.running.pop(name, None) is not None:
-            self._table.leave(trace.writable[0])
+        if (was := self._table.running.pop(name, None)) is not None:
+            self._table.leave(was.writable[0])
         if undone.stuck:
             self._stuck[name] = rest
         if not undone.changed:
@@ -246,7 +250,7 @@ class Traces:
         """
         still = Undone()
         for name, trace in {**self._left_stuck(), **self._stuck}.items():
-            if not meet(trace.writable, roots):
+            if not meet(trace.writable, roots) or is_elsewhere(trace):
                 continue
             undone = put_back(trace.kept) if trace.kept is not None else Undone()
             still = Undone(stuck=(*still.stuck, *undone.stuck), why=still.why or undone.why)
@@ -275,7 +279,7 @@ class Traces:
     def forget(self, session: str) -> None:
         """Remove what is kept of a session, which nobody drives. What a killed command changed is put back first."""
         for trace in self.left(session).values():
-            if trace.kept is not None:
+            if trace.kept is not None and not is_elsewhere(trace):
                 put_back(trace.kept)
         for name in self._names(session):
             self._drop(name)

@@ -22,7 +22,7 @@ from holdfast.tools.aside import ASIDE, is_aside, put_right, sentence
 from holdfast.tools.blocking import Refused
 from holdfast.tools.kept import put_back, righted
 from holdfast.tools.led import first_on_the_way
-from holdfast.tools.moved import where_it_is
+from holdfast.tools.moved import is_elsewhere, where_it_is
 from holdfast.tools.traces import Trace, Traces, meet
 
 _OF_ANOTHER = (
@@ -32,6 +32,11 @@ _OF_ANOTHER = (
 _NOT_UNDONE = (
     "A command of session {session} was left behind when its Holdfast was killed, and an error keeps what it changed "
     "in {workspace} from being put right. Until then, no command runs there. `holdfast doctor` says more."
+)
+_ELSEWHERE = (
+    "A command of session {session} was left behind when its Holdfast was killed, and {workspace} is not there, or "
+    "not the folder in which it ran. What it changed is put right when that folder is back: then run "
+    "`holdfast resume {session}`."
 )
 _NOTHING_RUN = (
     "Nothing was run: what an earlier command changed here cannot be put right, because of an error in Holdfast "
@@ -76,8 +81,9 @@ class Undoing:
         with self._traces.alone():
             is_undone = False
             try:
-                undone = self._undone(trace, held, tops)
-                self._traces.end(trace.key, undone)
+                now, held = where_it_is(trace, tops, held)
+                undone = self._undone(now, held)
+                self._traces.end(trace.key, undone, now)
                 is_undone = True
                 return undone
             finally:
@@ -98,13 +104,13 @@ class Undoing:
             return
         roots = find_roots()
         for trace in self._traces.failed():
-            if meet(trace.writable, roots):
+            if meet(trace.writable, roots) and not is_elsewhere(trace):
                 try:
                     self.end(trace)
                 except Exception as error:
                     raise Refused(_NOTHING_RUN.format(why=type(error).__name__)) from error
         for name, trace in self._traces.faulty().items():
-            if meet(trace.writable, roots):
+            if meet(trace.writable, roots) and not is_elsewhere(trace):
                 with self._traces.alone():
                     if self._finished(name, trace) is None:
                         raise Refused(_NOTHING_RUN.format(why=self._traces.faulty()[name].fault))
@@ -150,7 +156,8 @@ class Undoing:
     def _said(self, trace: Trace, undone: Undone | None, *, is_own: bool) -> list[str]:
         """Return what to say of a command that was killed. Another session hears of a fault once."""
         if undone is None:
-            of_it = _NOT_UNDONE.format(session=trace.session, workspace=trace.writable[0])
+            text = _ELSEWHERE if is_elsewhere(trace) else _NOT_UNDONE
+            of_it = text.format(session=trace.session, workspace=trace.writable[0])
             return [of_it] if is_own or not trace.fault else []
         of_another = _OF_ANOTHER.format(session=trace.session)
         return [sentence(undone, trace.writable[0]) if is_own else of_another] if undone.changed else []
@@ -164,6 +171,7 @@ class Undoing:
             return None
 
     def _finish(self, name: str, trace: Trace) -> Undone:
+        trace, _ = where_it_is(trace, {}, {})
         if trace.changed:  # it was undone, as far as it could be
             again = put_back(trace.kept) if trace.kept is not None else Undone()
             undone = replace(again, changed=trace.changed)
@@ -178,9 +186,7 @@ class Undoing:
         self,
         trace: Trace,
         held: Mapping[str, int] = MappingProxyType({}),
-        tops: Mapping[str, int] = MappingProxyType({}),
     ) -> Undone:
-        trace, held = where_it_is(trace, tops, held)
         if trace.kept is None:
             return Undone(self._put_right(trace))
         return righted(
