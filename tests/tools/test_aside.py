@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
 import subprocess
 import time
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from holdfast.protocol.fence import Undone
-from holdfast.tools.aside import put_aside, put_right, seen, there, told
+from holdfast.tools import aside
+from holdfast.tools.aside import Place, put_aside, seen, there, told
 from holdfast.tools.folders import fixed
 from tests.depths import few_open_files, nested
 from tests.tools.ordinary import as_an_ordinary_user
+
+
+def put_right(
+    before: Mapping[str, Place], paths: Iterable[str], gone: Collection[str] = (), led: Collection[str] = ()
+) -> tuple[str, ...]:
+    """What was put right, without fault."""
+    undone = aside.put_right(before, paths, gone, led)
+    assert not undone.stuck
+    return undone.changed
 
 
 def relative(paths: tuple[str, ...], top: Path) -> list[str]:
@@ -409,3 +421,33 @@ def test_the_folder_that_a_command_closed_is_found_however_far_above_a_path_it_i
     with as_an_ordinary_user(tmp_path), nested(tmp_path) as deepest:
         (tmp_path / "a").chmod(0)
         assert there(str(deepest)) == str(tmp_path / "a")
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize("kind", ["folder", "file", "fifo"])
+def test_nothing_stays_open_of_what_was_put_aside(tmp_path: Path, kind: str) -> None:
+    paths = [str(tmp_path / f"d{number}" / ".vscode") for number in range(3)]
+    for path in map(Path, paths):
+        path.parent.mkdir()
+        {"folder": path.mkdir, "file": path.touch, "fifo": lambda path=path: os.mkfifo(path)}[kind]()
+    before = len([*Path("/proc/self/fd").iterdir()])
+    assert put_right({}, paths) == tuple(paths)
+    assert len([*Path("/proc/self/fd").iterdir()]) == before
+
+
+@pytest.mark.requirement("L2")
+def test_what_cannot_be_put_aside_is_said_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [str(tmp_path / name) for name in (".bashrc", ".envrc")]
+    for path in paths:
+        Path(path).touch()
+    rename = os.rename
+
+    def refuse(old: str, new: str, **folders: int) -> None:
+        if old == ".envrc":
+            raise OSError(errno.EMFILE, "Too many open files")
+        rename(old, new, **folders)
+
+    monkeypatch.setattr("os.rename", refuse)
+    assert aside.put_right({}, paths) == Undone(tuple(paths), (paths[1],), "Too many open files")

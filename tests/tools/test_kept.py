@@ -85,7 +85,7 @@ def test_what_a_command_changed_is_as_it_was(workspace: Path, command: str) -> N
     before, copies = state(workspace), keep(fence(workspace), ())
     held = opened(copies)
     subprocess.run(["bash", "-ec", command], cwd=workspace, check=True)
-    undone = righted(copies, {}, lambda _: (), held)
+    undone = righted(copies, {}, lambda _: Undone(), held)
     assert (bool(undone.changed), undone.stuck) == (True, ())
     after = state(workspace)
     assert {name: after.get(name) for name in before} == before
@@ -99,12 +99,12 @@ def test_what_may_be_changed_in_a_protected_folder_stays_changed(workspace: Path
     copies = keep(replace(fence(workspace), writable=(str(workspace), str(deep))), ())
     (deep / "tasks.json").write_text("changed")
     (deep / "new").mkdir()
-    assert righted(copies, {}, lambda _: ()) == Undone()
+    assert righted(copies, {}, lambda _: Undone()) == Undone()
     assert sorted(path.name for path in deep.iterdir()) == ["new", "tasks.json"]
     (deep.parent / "new").mkdir()
-    assert righted(copies, {}, lambda _: ()).changed == (str(deep.parent / "new"),)
+    assert righted(copies, {}, lambda _: Undone()).changed == (str(deep.parent / "new"),)
     deep.rename(workspace / "away")
-    assert righted(copies, {}, lambda _: ()).changed == (str(deep),)
+    assert righted(copies, {}, lambda _: Undone()).changed == (str(deep),)
     assert (deep / "tasks.json").read_text() == "changed"
 
 
@@ -150,7 +150,7 @@ def test_on_a_full_disk_no_half_of_a_file_is_put_back_and_the_whole_comes_later(
     traces = Traces(home)
     traces.begin("s:1", Trace((str(small),), 0, {}, (), kept=copies))
     subprocess.run(f"{change}; cat /dev/zero > big 2> /dev/null", shell=True, cwd=small, check=False)
-    undone = righted(copies, {}, lambda _: ())
+    undone = righted(copies, {}, lambda _: Undone())
     assert undone.stuck == undone.changed == (str(envrc),)
     traces.end("s:1", undone)
     assert not envrc.exists()
@@ -178,7 +178,7 @@ def test_what_could_not_be_put_back_outlives_its_process(small: Path, tmp_path: 
     traces = Traces(home)
     traces.begin("s:1", Trace((str(small),), 0, {}, (), kept=copies))
     subprocess.run("rm .envrc; cat /dev/zero > big 2> /dev/null", shell=True, cwd=small, check=False)
-    traces.end("s:1", righted(copies, {}, lambda _: ()))
+    traces.end("s:1", righted(copies, {}, lambda _: Undone()))
     (small / "big").unlink()
     ((_, trace),) = Traces(home).left("s").items()
     assert trace.kept is not None
@@ -243,9 +243,9 @@ def test_a_protected_file_that_moved_to_another_protected_name_does_not_stay_the
     before = seen([str(workspace / ".envrc")])
     (workspace / ".envrc").rename(place)
 
-    def others(known: object) -> tuple[str, ...]:
+    def others(known: object) -> Undone:
         assert seen([place])[place] not in dict(known).values()  # type: ignore[call-overload]
-        return (place,)
+        return Undone((place,))
 
     assert righted(copies, before, others).changed == (str(workspace / ".envrc"), place)
 
@@ -286,7 +286,7 @@ def test_however_many_folders_are_gone_the_rest_is_looked_through_once(
     looked: list[object] = []
     scandir = os.scandir
     monkeypatch.setattr("os.scandir", lambda path: [looked.append(path), scandir(path)][1])
-    assert not righted(copies, {}, lambda _: (), held).stuck
+    assert not righted(copies, {}, lambda _: Undone(), held).stuck
     assert [each for each in folders if (each / ".envrc").read_text() != "mine"] == []
     assert not [*(tmp_path / "away").iterdir()]
     assert len(looked) < 4 * len(folders)

@@ -12,6 +12,7 @@ import pytest
 
 from holdfast.cli.doctor import check_commands
 from holdfast.config.paths import Home
+from holdfast.tools.blocking import Refused
 from holdfast.tools.traces import Traces
 from tests.tools.test_overlap import BOTH, Command, fences_of, state
 
@@ -210,3 +211,23 @@ def test_a_workspace_that_another_command_moved_is_the_same_for_the_next_one(tmp
     for each in (within, mover, second):
         each.end()
     assert state(top) == before
+
+
+@BOTH
+def test_no_command_begins_until_what_stayed_is_put_aside(
+    tmp_path: Path, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    top, fences = made(tmp_path / "ws", "mine"), fences_of(backend, str(tmp_path / "home"))
+    command = Command(fences, top, backend, "s:1")
+    command.begin()
+    (top / ".bashrc").write_text("evil")
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            "os.rename", lambda *_, **__: (_ for _ in ()).throw(OSError(24, "Too many open files"))
+        )
+        undone = command.end()
+        assert (undone.stuck, undone.why) == ((str(top / ".bashrc"),), "Too many open files")
+        with pytest.raises(Refused, match=r"could not be put back: .bashrc \(Too many open files\)"):
+            Command(fences, top, backend, "s:2")
+    Command(fences, top, backend, "s:3")
+    assert not (top / ".bashrc").exists()

@@ -25,6 +25,7 @@ ASIDE = ".put-aside"
 _PUT_ASIDE = re.compile(rf"{re.escape(ASIDE)}(?:-\d+|-draft)?\Z")
 _PASSED = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 """How a folder on the way is opened. Others may let the user pass it and not list it, as many a `/home` does."""
+_UNFOLLOWED = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _LOOKED = stat.S_IRUSR | stat.S_IXUSR
 """What the owner needs to look into a folder."""
 _MOST_CLOSED_AGAIN = 64
@@ -124,9 +125,8 @@ def put_right(
     paths: Iterable[str],
     gone: Collection[str] = (),
     led: Collection[str] = (),
-) -> tuple[str, ...]:
-    """Put aside what is new at these paths, and put back the links that were there before. Return the paths of all
-    that was changed.
+) -> Undone:
+    """Put aside what is new at these paths, and put back the links that were there before.
 
     Args:
         before: What lay there before.
@@ -155,11 +155,19 @@ def put_right(
         made = [path for path in made if now[path] not in moved]
     places = {*paths, *before}
     wrong = (path for each in made for path in ((each,) if each in led else unwanted(each, places)))
-    changed = opened + [path for path in wrong if put_aside(path)]
+    changed, stuck = opened, dict[str, str]()
+    for path in wrong:
+        try:
+            rename(path)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            stuck[path] = error.strerror or str(error)
+        changed.append(path)
     for path, place in before.items():
         if place.target and _target(path) != place.target and _put_back(path, place.target):
             changed.append(path)
-    return tuple(sorted(changed))
+    return Undone(tuple(sorted(changed)), tuple(stuck), next(iter(stuck.values()), ""))
 
 
 def _is_closed_now(now: Place, was: Place | None) -> bool:
@@ -237,10 +245,10 @@ def _take_other_names(name: str, folder: int) -> None:
     """Make a file one of its own if it has other names: else who knows these could change it after a person has
     looked at it and given its name back.
     """
-    with open(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder), "rb") as old:
-        facts = os.fstat(old.fileno())
-        if not stat.S_ISREG(facts.st_mode) or facts.st_nlink == 1:
-            return
+    facts = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    if not stat.S_ISREG(facts.st_mode) or facts.st_nlink == 1:
+        return
+    with open(name, "rb", opener=lambda name, _: os.open(name, _UNFOLLOWED, dir_fd=folder)) as old:
         copy = free_name(name, folder)
         try:
             with open(os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder), "wb") as new:

@@ -4,7 +4,7 @@
 """
 
 # Pathlib makes an object for each name.
-# ruff: noqa: PTH118, PTH119, PTH120, PTH123
+# ruff: noqa: PTH118, PTH119, PTH120
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def trees_elsewhere(places: Iterable[str], shown: Collection[str]) -> Iterator[s
 def _line(path: str) -> str:
     """Return the first line of a short file; empty if it cannot be read."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    with suppress(OSError), open(os.open(path, flags), "rb") as file:
+    with suppress(OSError), open(path, "rb", opener=lambda path, _: os.open(path, flags)) as file:
         line = os.fsdecode(file.readline(_MOST_BYTES)).rstrip("\n")
         return line if "\0" not in line else ""
     return ""

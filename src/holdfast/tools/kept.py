@@ -19,7 +19,6 @@ from pathlib import Path
 from types import MappingProxyType
 
 import msgspec
-from msgspec.structs import replace
 
 from holdfast.clock import SYSTEM_CLOCK, is_coarse, is_fresh
 from holdfast.policy.paths import is_inside, is_within
@@ -157,7 +156,7 @@ def put_back(kept: Kept, held: Mapping[str, int] = MappingProxyType({})) -> Undo
 def righted(
     kept: Kept,
     before: Mapping[str, Place],
-    others: Callable[[Mapping[str, Place]], tuple[str, ...]],
+    others: Callable[[Mapping[str, Place]], Undone],
     held: Mapping[str, int] = MappingProxyType({}),
 ) -> Undone:
     """Put back what was kept, and then the rest. What was kept may be another file now.
@@ -165,13 +164,14 @@ def righted(
     Args:
         kept: What was protected.
         before: What lay at controlling places.
-        others: Puts right what came at these places, and returns the paths.
+        others: Puts right what came at these places.
         held: The folders that hold it, as `opened` returned them.
     """
     undone = put_back(kept, held)
     known = {path: place for path, place in before.items() if path not in kept.copies}
     came = others({**known, **seen(kept.copies)})
-    return replace(undone, changed=tuple(dict.fromkeys([*undone.changed, *came])))
+    changed = tuple(dict.fromkeys([*undone.changed, *came.changed]))
+    return Undone(changed, (*undone.stuck, *came.stuck), undone.why or came.why)
 
 
 def _above(fence: Fence) -> list[str]:

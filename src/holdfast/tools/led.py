@@ -4,7 +4,7 @@ They are found before a command, when nothing that leads to them can have been c
 """
 
 # Pathlib resolves `..` before links, and makes an object for each name.
-# ruff: noqa: PTH115, PTH116, PTH118, PTH119, PTH120, PTH123
+# ruff: noqa: PTH115, PTH116, PTH118, PTH119, PTH120
 
 from __future__ import annotations
 
@@ -274,7 +274,8 @@ def _read(path: str, known: _Config | None) -> _Config | None:
         if not stat.S_ISREG(found.st_mode):
             return None
         looked_ms = SYSTEM_CLOCK.now_ms()
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY), "rb") as file:
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+        with open(path, "rb", opener=lambda path, _: os.open(path, flags)) as file:
             text = file.read(MOST_CHARS + 1).decode(errors="surrogateescape")
         return _config(parsed(text) or (), () if is_fresh(found.st_ctime_ns, looked_ms) else facts)
     return None

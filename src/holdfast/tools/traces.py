@@ -32,7 +32,7 @@ from holdfast.tools.turns import table_of
 FOLDER = "aside"
 _MOST_TOLD = 10
 """The most commands of one session of which something is said at once."""
-_STUCK = (
+STUCK = (
     "Nothing was run: an earlier command changed files that control other programs, and they could not be put back: "
     f"{{paths}}. {NOT_YET}"
 )
@@ -261,7 +261,7 @@ class Traces:
             else:  # its session has not yet been told
                 self._keep(name, replace(trace, stuck=(), kept=None))
         if still.stuck:
-            raise Refused(_STUCK.format(paths=not_put_back(still, roots[0])))
+            raise Refused(STUCK.format(paths=not_put_back(still, roots[0])))
 
     def _left_stuck(self) -> dict[str, Trace]:
         """Return what other processes could not put back."""

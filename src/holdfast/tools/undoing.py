@@ -18,12 +18,12 @@ from holdfast.protocol.fence import Undone
 from holdfast.sandbox import own_folder
 from holdfast.sandbox.mounted import remove_blank
 from holdfast.sandbox.trees import end_trees
-from holdfast.tools.aside import ASIDE, is_aside, put_right, sentence
+from holdfast.tools.aside import ASIDE, is_aside, not_put_back, put_right, sentence
 from holdfast.tools.blocking import Refused
 from holdfast.tools.kept import put_back, righted
 from holdfast.tools.led import first_on_the_way
 from holdfast.tools.moved import is_elsewhere, where_it_is
-from holdfast.tools.traces import Trace, Traces, meet
+from holdfast.tools.traces import STUCK, Trace, Traces, meet
 
 _OF_ANOTHER = (
     "A command of session {session} was left behind when its Holdfast was killed. Files that control other programs "
@@ -83,8 +83,9 @@ class Undoing:
             try:
                 now, held = where_it_is(trace, tops, held)
                 undone = self._undone(now, held)
-                self._traces.end(trace.key, undone, now)
-                is_undone = True
+                if _is_whole(now, undone):
+                    self._traces.end(trace.key, undone, now)
+                    is_undone = True
                 return undone
             finally:
                 if not is_undone:
@@ -106,9 +107,11 @@ class Undoing:
         for trace in self._traces.failed():
             if meet(trace.writable, roots) and not is_elsewhere(trace):
                 try:
-                    self.end(trace)
+                    undone = self.end(trace)
                 except Exception as error:
                     raise Refused(_NOTHING_RUN.format(why=type(error).__name__)) from error
+                if self._traces.is_running(trace.key):
+                    raise Refused(STUCK.format(paths=not_put_back(undone, roots[0])))
         for name, trace in self._traces.faulty().items():
             if meet(trace.writable, roots) and not is_elsewhere(trace):
                 with self._traces.alone():
@@ -177,6 +180,8 @@ class Undoing:
             undone = replace(again, changed=trace.changed)
         else:
             undone = self._undone(trace)
+            if not _is_whole(trace, undone):
+                raise OSError(undone.why)
             # The killed process may have begun with it, and what it did is right by now.
             undone = replace(undone, changed=tuple(sorted({*undone.changed, *_put_aside_since(trace)})))
         self._traces.finish(name, trace, undone)
@@ -188,17 +193,23 @@ class Undoing:
         held: Mapping[str, int] = MappingProxyType({}),
     ) -> Undone:
         if trace.kept is None:
-            return Undone(self._put_right(trace))
+            return self._put_right(trace)
         return righted(
             trace.kept, trace.before, lambda known: self._put_right(replace(trace, before=known)), held
         )
 
-    def _put_right(self, trace: Trace) -> tuple[str, ...]:
+    def _put_right(self, trace: Trace) -> Undone:
         for path in trace.covered:
             remove_blank(path)
         opened, places = self._look(trace)
         led = {*map(first_on_the_way, trace.led)}
-        return tuple(sorted({*opened, *put_right(trace.before, places, trace.gone, led)}))
+        undone = put_right(trace.before, places, trace.gone, led)
+        return replace(undone, changed=tuple(sorted({*opened, *undone.changed})))
+
+
+def _is_whole(trace: Trace, undone: Undone) -> bool:
+    """Return whether all that is left of it is to put back what is kept. Nothing is known any more of the rest."""
+    return undone.stuck == () or (trace.kept is not None and trace.kept.copies.keys() >= {*undone.stuck})
 
 
 def _put_aside_since(trace: Trace) -> Iterator[str]:
