@@ -437,8 +437,8 @@ WALLS = (
     Mutation(
         "what a command made that controls other programs stays",
         "tools/aside.py",
-        "for path in wrong if put_aside(path)]",
-        "for path in wrong if not path and put_aside(path)]",
+        "    for path in wrong:\n        try:",
+        "    for path in ():\n        try:",
         "tests/tools/test_aside.py",
     ),
     Mutation(
