@@ -131,7 +131,8 @@ def test_a_session_that_is_done_is_put_right_when_it_is_resumed(cli: Cli) -> Non
     assert cli("run", "go", "-m", cli.model(says("Done.")), "-s", "cli:done").code == 0
     session = json.loads(cli("sessions", "--json").out.splitlines()[0])["session"]
     code = (
-        "import sys; from pathlib import Path; from holdfast.tools.traces import Trace, Traces; "
+        "import sys; from pathlib import Path; from holdfast.tools.trace import Trace; "
+        "from holdfast.tools.traces import Traces; "
         "home, workspace, key = sys.argv[1:]; "
         "Traces(Path(home)).begin(key, Trace((workspace,), 0, {}, (), key=key))"
     )

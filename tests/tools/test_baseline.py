@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.tools.baseline import older
 from holdfast.tools.kept import Kept
-from holdfast.tools.traces import Trace
+from holdfast.tools.trace import Trace
 
 pytestmark = pytest.mark.requirement("L2")
 

@@ -17,7 +17,8 @@ from holdfast.tools import kept
 from holdfast.tools.aside import ASIDE, Place, seen
 from holdfast.tools.blocking import Refused
 from holdfast.tools.kept import keep, opened, put_back, righted
-from holdfast.tools.traces import Trace, Traces
+from holdfast.tools.trace import Trace
+from holdfast.tools.traces import Traces
 from tests.tools.ordinary import as_an_ordinary_user
 
 HOOK = "#!/bin/sh\ntrue\n"

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.sandbox import own_folder, trees
-from holdfast.tools.traces import Trace, Traces
+from holdfast.tools.trace import Trace
+from holdfast.tools.traces import Traces
 from holdfast.tools.undoing import Undoing
 
 KEY = f"killed{os.getpid()}:t1.c1"

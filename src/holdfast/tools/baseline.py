@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from holdfast.policy.paths import is_inside, is_within
 from holdfast.tools.aside import seen
 from holdfast.tools.kept import Kept
-from holdfast.tools.traces import Trace
+from holdfast.tools.trace import Trace
 
 
 def older(trace: Trace, others: Sequence[Trace], places: Callable[[Trace], Collection[str]]) -> Trace:

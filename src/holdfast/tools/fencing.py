@@ -45,7 +45,8 @@ from holdfast.tools.moved import held_open, inodes, still_there
 from holdfast.tools.other_names import OtherNames
 from holdfast.tools.own import OwnPlaces, own_places
 from holdfast.tools.repository import find
-from holdfast.tools.traces import Trace, Traces
+from holdfast.tools.trace import Trace
+from holdfast.tools.traces import Traces
 from holdfast.tools.turns import has_others
 from holdfast.tools.undoing import Undoing
 from holdfast.tools.unfit import unfit

@@ -1,7 +1,7 @@
 """Finds the folders of a command when it has ended: a person may have renamed one, and put another one there.
 
-What the command changed is undone where its folder is now. Where nobody holds it open any more, as after a kill, it
-waits until the folder is back: what lies at its path meanwhile is not its work.
+What the command changed is undone where its folder is now. Where nobody holds it open, as after a kill, it waits
+until the folder is back: what lies at its path meanwhile is not its work.
 """
 
 # Pathlib makes an object for each name.
@@ -13,14 +13,12 @@ import os
 import stat
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from msgspec.structs import replace
 
 from holdfast.policy.paths import is_inside
-
-if TYPE_CHECKING:
-    from holdfast.tools.traces import Trace
+from holdfast.tools.trace import Trace
 
 T = TypeVar("T")
 _NOWHERE = "/dev/null/gone"

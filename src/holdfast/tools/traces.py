@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -23,10 +23,11 @@ from msgspec.structs import replace
 from holdfast.locks import try_lock
 from holdfast.policy.paths import is_inside
 from holdfast.protocol.fence import Undone
-from holdfast.tools.aside import NOT_YET, Place, not_put_back, sentence
+from holdfast.tools.aside import NOT_YET, not_put_back, sentence
 from holdfast.tools.blocking import Refused
-from holdfast.tools.kept import Kept, put_back
+from holdfast.tools.kept import put_back
 from holdfast.tools.moved import Elsewhere, is_elsewhere
+from holdfast.tools.trace import Trace, session_of
 from holdfast.tools.turns import table_of
 
 FOLDER = "aside"
@@ -36,44 +37,6 @@ STUCK = (
     "Nothing was run: an earlier command changed files that control other programs, and they could not be put back: "
     f"{{paths}}. {NOT_YET}"
 )
-
-
-class Trace(msgspec.Struct, frozen=True):
-    """What must be known to undo what a command made."""
-
-    writable: tuple[str, ...]
-    """What it may change, the workspace first."""
-    beside: int
-    """How many of these the settings name, at the end."""
-    before: Mapping[str, Place]
-    """What lay at the places with controlling names."""
-    covered: tuple[str, ...]
-    """Where a sandbox may leave an empty file."""
-    changed: tuple[str, ...] = ()
-    """What was put aside when it had ended, and nobody was told yet."""
-    stuck: tuple[str, ...] = ()
-    """What could not be put back yet."""
-    kept: Kept | None = None
-    """What it could change and must not; when it has ended, only what could not be put back."""
-    gone: tuple[str, ...] = ()
-    """What of `before` was no longer there when it began, because of another command."""
-    key: str = ""
-    """Its processes have it. Empty: an earlier version stored the trace."""
-    looked_ms: int = 0
-    """When it was looked what lay there."""
-    led: tuple[str, ...] = ()
-    """Where something protected led when it began."""
-    inodes: Mapping[str, int] = msgspec.field(default_factory=dict)
-    """The numbers of what it may change. A person may put another folder there meanwhile."""
-    fault: str = ""
-    """The name of the error that kept all of it from being undone, or that it is elsewhere; empty if nobody tried, or
-    it is undone.
-    """
-
-    @property
-    def session(self) -> str:
-        """Whose command it is."""
-        return _session(self.key)
 
 
 class Traces:
@@ -155,7 +118,7 @@ class Traces:
         trace = self._running.pop(_name(key))
         self._failed.discard(_name(key))
         if undone.changed:
-            untold = self._untold.setdefault(_mark(_session(key)), [])
+            untold = self._untold.setdefault(_mark(session_of(key)), [])
             untold.append(sentence(undone, trace.writable[0]))
             del untold[:-_MOST_TOLD]
         self.finish(_name(key), now or trace, undone)
@@ -350,13 +313,9 @@ def _age(trace: Trace) -> int:
     return trace.looked_ms
 
 
-def _session(key: str) -> str:
-    return key.partition(":")[0]
-
-
 def _name(key: str) -> str:
     """Return the name of what is stored of a command."""
-    return f"{_mark(_session(key))}-{_mark(key)}"
+    return f"{_mark(session_of(key))}-{_mark(key)}"
 
 
 def _mark(text: str) -> str:

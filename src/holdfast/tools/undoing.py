@@ -23,7 +23,8 @@ from holdfast.tools.blocking import Refused
 from holdfast.tools.kept import put_back, righted
 from holdfast.tools.led import first_on_the_way
 from holdfast.tools.moved import is_elsewhere, where_it_is
-from holdfast.tools.traces import STUCK, Trace, Traces, meet
+from holdfast.tools.trace import Trace
+from holdfast.tools.traces import STUCK, Traces, meet
 
 _OF_ANOTHER = (
     "A command of session {session} was left behind when its Holdfast was killed. Files that control other programs "
@@ -208,7 +209,7 @@ class Undoing:
 
 
 def _is_whole(trace: Trace, undone: Undone) -> bool:
-    """Return whether all that is left of it is to put back what is kept. Nothing is known any more of the rest."""
+    """Return whether all that is left of it is to put back what is kept. Of the rest, nothing else is known."""
     return undone.stuck == () or (trace.kept is not None and trace.kept.copies.keys() >= {*undone.stuck})
 
 

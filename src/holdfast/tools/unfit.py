@@ -38,7 +38,7 @@ _ESCAPED = re.compile(r"\\([0-7]{3})")
 
 def unfit_in(settings: Settings, own: Mapping[str, tuple[str, ...]]) -> str:
     """Return the same as `unfit` for this user, with the fields of an `Own`."""
-    home = os.path.expanduser("~")  # `Path.home` raises where there is none
+    home = os.path.expanduser("~")  # `Path.home` may raise
     workspace = os.path.realpath(settings.tools.workspace)
     return unfit(workspace, settings.policy.walls, own_places(Own(**own)), os.path.realpath(home))
 
