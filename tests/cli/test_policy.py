@@ -18,8 +18,10 @@ from tests.cli.processes import Cli, calls, says
 def holdfast(
     holdfast: Holdfast, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> Holdfast:
-    """With its home outside of the workspace: no command runs where that is in it."""
-    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path_factory.mktemp("elsewhere") / "no-home"))
+    """With its home and settings outside of the workspace: no command runs where these are in it."""
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    monkeypatch.setenv("HOLDFAST_HOME", str(elsewhere / "no-home"))
+    monkeypatch.setenv("HOLDFAST_ADMIN_CONFIG", str(elsewhere / "no-admin.toml"))
     return holdfast
 
 

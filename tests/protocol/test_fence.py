@@ -19,6 +19,7 @@ CHANGES: dict[str, object] = {
     "cpu_s": 1,
     "files": {"/home/ann/.gitconfig": "[user]"},
     "hosts": ("example.com",),
+    "links": {"/opt/tool": "tool-1.2"},
 }
 
 

@@ -23,7 +23,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_work_is_done_in_the_home_and_leaves_nothing_there(tmp_path: Path) -> None:
     (home := tmp_path / "home").mkdir()
-    with work_folder("holdfast-x-", [str(tmp_path / "none"), str(home)], ["/tmp", "/var/tmp"]) as folder:
+    with work_folder("holdfast-x-", [str(tmp_path / "none"), str(home)], [str(tmp_path / "ws")]) as folder:
         assert Path(folder).parent == home / "run"
         assert Path(folder).stat().st_mode & 0o777 == (home / "run").stat().st_mode & 0o777 == 0o700
     assert not list((home / "run").iterdir())

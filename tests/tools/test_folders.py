@@ -86,5 +86,5 @@ def test_a_folder_is_not_listed_for_each_name_that_is_put_aside(
     paths = [str(tmp_path / f".envrc:{number}") for number in range(50)]
     touch(*map(Path, paths))
     monkeypatch.setattr(os, "listdir", None)
-    assert put_right({}, paths) == tuple(sorted(paths))
+    assert put_right({}, paths).changed == tuple(sorted(paths))
     assert all(os.path.lexists(f"{path}.put-aside") for path in paths)

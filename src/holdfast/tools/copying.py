@@ -239,7 +239,9 @@ class _Copying:
         """Return how many bytes and entries an ignored file or folder has, at most so many as count."""
         bytes_, entries = 0, 0
         for facts in _facts_of(folder, path):
-            bytes_, entries = bytes_ + facts.st_size, entries + 1
+            # A folder has a size of its own on some disks.
+            bytes_ += facts.st_size if stat.S_ISREG(facts.st_mode) else 0
+            entries += 1
             if bytes_ > MAX_BYTES or entries > MAX_ENTRIES:
                 break
         return bytes_, entries
