@@ -13,9 +13,9 @@ import msgspec
 import pytest
 
 from holdfast.cli import modules
-from holdfast.cli.modules import only_from_elsewhere, only_installed
+from holdfast.cli.modules import only_from_elsewhere
 from holdfast.errors import UsageError
-from holdfast.sandbox.installed import OURS
+from holdfast.sandbox.installed import OURS, only_installed
 from holdfast.sandbox.proxy import libraries
 
 pytestmark = pytest.mark.requirement("L2")
@@ -45,7 +45,7 @@ def test_no_module_comes_from_a_project_that_is_installed_for_editing(
     here = str(Path(modules.__file__).parents[2])
     kept = [named, here, *installed, str(Path(os.__file__).parent)]
     monkeypatch.setenv("PYTHONPATH", named)
-    monkeypatch.setattr(sys, "path", [*kept, str(tmp_path / "project" / "src"), str(tmp_path), "."])
+    monkeypatch.setattr(sys, "path", [*kept, str(tmp_path / "project" / "src"), str(tmp_path), ".", ""])
     only_installed()
     assert sys.path == kept
 

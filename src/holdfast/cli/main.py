@@ -15,7 +15,7 @@ from holdfast.cli.signals import deadly, interruptible
 
 INTERRUPTED = 130
 _ROOT = "holdfast.cli.root"
-_MODULES = "holdfast.cli.modules"
+_INSTALLED = "holdfast.sandbox.installed"
 _STREAMS = (("stdin", "r", os.O_RDONLY), ("stdout", "w", os.O_RDONLY), ("stderr", "w", os.O_WRONLY))
 """The standard streams by descriptor, and how a missing one is opened."""
 
@@ -26,7 +26,7 @@ def main() -> None:
         interruptible()
         _mend_streams()
         _mend_home()
-        import_module(_MODULES).only_installed()
+        import_module(_INSTALLED).only_installed()
         code = import_module(_ROOT).run(sys.argv[1:])
     except KeyboardInterrupt:
         deadly()

@@ -12,7 +12,16 @@ The callers decide where to mask, and what to do with a text that contains a sec
 from __future__ import annotations
 
 from holdfast.redact.likely import GATE
-from holdfast.redact.part import AROUND_CHARS, begin_of, part_of, reach_of, split_at
+from holdfast.redact.part import (
+    AROUND_CHARS,
+    CHAR_BYTES,
+    begin_of,
+    border_of,
+    part_of,
+    reach_of,
+    split_at,
+    split_bytes_at,
+)
 from holdfast.redact.redactor import (
     KNOWN_SECRET_MIN_CHARS,
     Redactor,
@@ -25,6 +34,7 @@ from holdfast.redact.stream import STREAM_PENDING_MAX_CHARS, StreamRedactor
 
 __all__ = [
     "AROUND_CHARS",
+    "CHAR_BYTES",
     "GATE",
     "KNOWN_SECRET_MIN_CHARS",
     "STREAM_PENDING_MAX_CHARS",
@@ -32,10 +42,12 @@ __all__ = [
     "Span",
     "StreamRedactor",
     "begin_of",
+    "border_of",
     "ever_known",
     "make_redactor",
     "part_of",
     "reach_of",
     "spellings_of",
     "split_at",
+    "split_bytes_at",
 ]

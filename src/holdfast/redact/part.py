@@ -7,6 +7,8 @@ from holdfast.redact.begun import find_begun
 from holdfast.redact.redactor import Redactor, ever_known
 from holdfast.redact.spans import mask
 
+CHAR_BYTES = 4
+"""The longest that one character is in UTF-8."""
 AROUND_CHARS = 1 << 16
 """How far what only looks like a secret may reach out of the part."""
 
@@ -52,6 +54,20 @@ def split_at(redact: Redactor, text: str, at: int) -> tuple[str, str]:
             mark = f"[redacted:{span.kind}]"
             return text[:first] + mark, mark + text[last:]
     return text[:at], text[at:]
+
+
+def split_bytes_at(redact: Redactor, data: bytes, at: int) -> tuple[str, str]:
+    """Do the same with encoded text. It is cut where the next character begins."""
+    at = border_of(data, at)
+    before, after = (each.decode(errors="replace") for each in (data[:at], data[at:]))
+    return split_at(redact, before + after, len(before))
+
+
+def border_of(data: bytes, at: int) -> int:
+    """Return the first place, not before this one, where a character of encoded text begins."""
+    at = min(max(at, 0), len(data))
+    inside = data[at : at + CHAR_BYTES - 1]
+    return at + next((n for n, byte in enumerate(inside) if byte & 0xC0 != 0x80), len(inside))
 
 
 def begin_of(text: str, chars: int) -> str:

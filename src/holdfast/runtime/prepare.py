@@ -57,7 +57,7 @@ from holdfast.runtime.in_text import wire_of
 from holdfast.runtime.originals import Original, Originals
 from holdfast.runtime.ports import Ports
 from holdfast.runtime.prompting import difference, recorded_tools
-from holdfast.runtime.purse import Granted, Purse
+from holdfast.runtime.purse import Ask, Granted, Purse
 
 PREPARE_LIMIT_S = 10.0
 """The time limit of a step."""
@@ -232,33 +232,35 @@ class Planner:
         afford: Callable[[int], budget.Grant | Unaffordable],
     ) -> Granted:
         """Return what the call may use, once it has its money in all budgets and may go out."""
-        model, exchange = facts(state), self._exchange
+        model = facts(state)
+        ask = self._asking(action.key, state, model)
         if self._purse.is_limited:
-
-            async def ask(claim: Claim, grant: budget.Grant) -> Cleared:
-                return await exchange.ask(action.key, state, model, grant.expected_tokens, claim)
-
             is_last_pass = action.is_last_pass
             return await self._purse.grant(action.key, state, now_ms, afford, ask, is_last_pass=is_last_pass)
         grant = afford(budget.UNLIMITED)
-        if isinstance(grant, budget.Grant) and exchange.counts(model):
-            asked = await exchange.ask(action.key, state, model, grant.expected_tokens)
+        if isinstance(grant, budget.Grant) and self._exchange.counts(model):
+            asked = await ask(None, grant)
             return Granted(asked.refusal(model, now_ms) or grant)
         return Granted(grant)
+
+    def _asking(self, key: str, state: State, model: ModelFacts) -> Ask:
+        """Return what asks whether an attempt may go out."""
+
+        async def ask(claim: Claim | None, grant: budget.Grant) -> Cleared:
+            return await self._exchange.ask(key, state, model, grant.expected_tokens, claim)
+
+        return ask
 
     async def _side_granted(
         self, step: PrepareSide, state: State, now_ms: int, grant: budget.Grant
     ) -> budget.Grant | Unaffordable | Unready:
         """Do the same for a side call."""
-        model, exchange = facts_for(state, step.purpose), self._exchange
+        model = facts_for(state, step.purpose)
+        ask = self._asking(step.key, state, model)
         if self._purse.is_limited:
-
-            async def ask(claim: Claim, grant: budget.Grant) -> Cleared:
-                return await exchange.ask(step.key, state, model, grant.expected_tokens, claim)
-
             return await self._purse.grant_side(step.key, state, step.purpose, now_ms, grant, ask)
-        if exchange.counts(model):
-            asked = await exchange.ask(step.key, state, model, grant.expected_tokens)
+        if self._exchange.counts(model):
+            asked = await ask(None, grant)
             if asked.later is not None:
                 return held_back(asked.later, model, now_ms)
         return grant

@@ -36,8 +36,8 @@ class Granted(NamedTuple):
     """What they leave for it."""
 
 
-Ask = Callable[[Claim, Grant], Awaitable[Cleared]]
-"""Returns whether a call may go out and has its money."""
+Ask = Callable[[Claim | None, Grant], Awaitable[Cleared]]
+"""Returns whether a call may go out and has its money, if it claims some."""
 
 
 class Purse:

@@ -1,4 +1,6 @@
-"""From where programs outside the sandbox come, such as Holdfast itself and the proxy."""
+"""Where Holdfast and its Python are installed, from where programs outside of the sandbox come. It imports little, as
+every command begins with it.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,8 @@ import os
 import sys
 from pathlib import Path
 
+ROOT = str(Path(__file__).resolve().parents[2])
+"""The folder that has the package."""
 OURS = tuple(
     dict.fromkeys(
         (
@@ -21,3 +25,24 @@ OURS = tuple(
     )
 )
 """These folders may lie in the workspace. A virtual environment takes its library from another Python."""
+_PACKAGES = frozenset({"site-packages", "dist-packages"})
+
+
+def only_installed() -> None:
+    """Look for modules only where packages are installed, where Holdfast and its Python lie, and where PYTHONPATH
+    says.
+
+    A project that is installed for editing (`pip install -e .`) has its own folder in the path. Commands of some run
+    may have written modules there, which would be loaded outside of every sandbox.
+    """
+    named = {*named_folders()}
+    sys.path[:] = [each for each in sys.path if each in named or _is_installed(Path(each).resolve())]
+
+
+def named_folders() -> list[str]:
+    """Return the folders that PYTHONPATH names."""
+    return [*filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+
+
+def _is_installed(folder: Path) -> bool:
+    return str(folder) == ROOT or folder.name in _PACKAGES or any(map(folder.is_relative_to, OURS))

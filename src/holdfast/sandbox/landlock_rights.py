@@ -15,7 +15,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from errno import EINVAL, ENOENT, ESTALE
 from stat import S_ISDIR
 from typing import Any
@@ -62,8 +62,7 @@ def signals_below_only(kept: Kept, other: int) -> bool:
     if not scopes or not _may_signal(other):
         return False
     libc = _libc()
-    handled = (ctypes.c_uint64 * 3)(_MOVE, 0, scopes)
-    ruleset = _ask(libc.syscall, _CREATE, ctypes.addressof(handled), ctypes.sizeof(handled))
+    ruleset = _ruleset(libc, (_MOVE, 0, scopes))
     # Each layer forbids to move files between folders, unless a rule of its own allows it.
     rule = _Pair(_MOVE, os.open("/", os.O_PATH | os.O_CLOEXEC))
     _ask(libc.syscall, _ADD, ruleset, _RULE_PATH, ctypes.addressof(rule))
@@ -122,8 +121,7 @@ def _give_up(kept: Kept, own: int) -> None:
     # First of all: who ends the tree after its guard was killed finds it by this.
     tag = _Pair(kept["tag"], kept["tag"])
     _ask(libc.setrlimit, kept["tag_limit"], ctypes.addressof(tag))
-    handled = (ctypes.c_uint64 * len(kept["handled"]))(*kept["handled"])
-    ruleset = _ask(libc.syscall, _CREATE, ctypes.addressof(handled), ctypes.sizeof(handled))
+    ruleset = _ruleset(libc, kept["handled"])
     _allow(libc, ruleset, kept, own)
     _ask(libc.prctl, _NO_NEW_PRIVS, 1)
     _leave_capabilities(libc, kept["capset"])
@@ -193,6 +191,12 @@ def _beside(own: int, path: str, *, is_made: bool = False) -> tuple[int, str]:
         above, fd = fd, os.open(name, _FOLDER, dir_fd=fd)
         os.close(above)
     return fd, last
+
+
+def _ruleset(libc: Any, handled: Sequence[int]) -> int:
+    """Return a new set of rules, which gives up these rights but for what is added to it."""
+    given = (ctypes.c_uint64 * len(handled))(*handled)
+    return _ask(libc.syscall, _CREATE, ctypes.addressof(given), ctypes.sizeof(given))
 
 
 def _allow(libc: Any, ruleset: int, kept: Kept, own: int) -> None:

@@ -31,9 +31,10 @@ from holdfast.errors import Lapsed, SandboxUnavailable
 from holdfast.protocol.counts import counted
 from holdfast.protocol.fence import FLOOD_BYTES, NO_INPUT, WITH_OUTPUT, Launch, Sandbox, Undone
 from holdfast.protocol.traffic import NO_REQUESTS, Requests
-from holdfast.redact import AROUND_CHARS, Redactor, ever_known, split_at
+from holdfast.redact import AROUND_CHARS, CHAR_BYTES, Redactor, border_of, ever_known, split_bytes_at
 from holdfast.sandbox import own_folder, trees
-from holdfast.sandbox.proxy import ROOT, Proxy, Way
+from holdfast.sandbox.installed import ROOT
+from holdfast.sandbox.proxy import Proxy, Way
 
 _NO_SANDBOX = "This session runs its commands in a sandbox, and this process has none."
 _NO_FENCE = "Nothing was run: this process runs its programs in a sandbox, and this one has no fence."
@@ -47,8 +48,6 @@ _LAST_WORDS = frozenset({"used", "late", "failed", "unmade"})
 _CLEAN_NAMES = ("PATH", "HOME", "LANG", "TERM", "TMPDIR", "TZ", "USER", "LOGNAME", "SHELL")
 _KEEPER = str(Path(__file__).with_name("keeper_child.py"))
 _CHUNK_BYTES = 1 << 16
-_CHAR_BYTES = 4
-"""The longest that one character is in UTF-8."""
 _PATIENCE_S = 2.0
 """Longer than a guard needs to end its tree. After this, something is wrong with the guard."""
 _HOPE_S = 30.0
@@ -364,15 +363,20 @@ class _Tree:
         loop = asyncio.get_running_loop()
         until_s = loop.time() + _HOPE_S
         await asyncio.wait((self._gone,), timeout=_PATIENCE_S)
-        is_gone = self._gone.done() or self._is_over  # a frozen keeper may still hold the socket
+        is_gone = self._has_ended
         while not is_gone and loop.time() < until_s:
             # The guard was killed or frozen, or the machine is very busy.
             is_gone = await asyncio.to_thread(trees.end_trees, (self._key,))
             await asyncio.wait((self._gone,), timeout=_PATIENCE_S)
-            is_gone = is_gone or self._gone.done() or self._is_over
+            is_gone = is_gone or self._has_ended
         self._gone.cancel()
         self._writer.transport.abort()
         return is_gone
+
+    @property
+    def _has_ended(self) -> bool:
+        # A frozen keeper may still hold the socket.
+        return self._gone.done() or self._is_over
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
         """Wait until the tree is gone, which closes the socket."""
@@ -477,11 +481,11 @@ class _Output:
         whether a secret lies where they are cut.
         """
         redact = ever_known() if redact is None else redact
-        more = max(AROUND_CHARS, _CHAR_BYTES * redact.longest_known)
+        more = max(AROUND_CHARS, CHAR_BYTES * redact.longest_known)
         head, tail = bytes(self._head), b"".join(self._tail)
-        ends, begins = _border(head, len(head) - more), _border(tail, more)
-        first, _ = _split(redact, head, ends)
-        _, last = _split(redact, tail, begins)
+        ends, begins = border_of(head, len(head) - more), border_of(tail, more)
+        first, _ = split_bytes_at(redact, head, ends)
+        _, last = split_bytes_at(redact, tail, begins)
         dropped = self.size_bytes - ends - (len(tail) - begins)
         return f"{first}\n[... {counted(dropped, 'byte')} of output not kept ...]\n{last}"
 
@@ -496,15 +500,3 @@ class _Output:
             self._tail_bytes += len(rest)
             while self._tail_bytes - len(self._tail[0]) >= self._kept_bytes:
                 self._tail_bytes -= len(self._tail.popleft())
-
-
-def _border(data: bytes, at: int) -> int:
-    """Return the place where the character begins that is there."""
-    at = min(max(at, 0), len(data))
-    inside = data[at : at + _CHAR_BYTES - 1]
-    return at + next((n for n, byte in enumerate(inside) if byte & 0xC0 != 0x80), len(inside))
-
-
-def _split(redact: Redactor, data: bytes, at: int) -> tuple[str, str]:
-    before, after = (each.decode(errors="replace") for each in (data[:at], data[at:]))
-    return split_at(redact, before + after, len(before))

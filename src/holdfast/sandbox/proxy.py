@@ -23,13 +23,13 @@ import msgspec
 from holdfast.protocol.fence import Launch
 from holdfast.protocol.traffic import Authority, Exchange, Requests, StandIn, Told, Word
 from holdfast.sandbox import proxy_tls
+from holdfast.sandbox.installed import ROOT
 
 PORT = 3128
 """Where the proxy is found inside. Every sandbox has a network of its own."""
 BROKEN = "The proxy ended while the call ran."
 SLOW = "The proxy was too slow to tell all requests of the call."
 _VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "FTP_PROXY")
-ROOT = str(Path(__file__).resolve().parents[2])
 """Where Holdfast is. Its own programs import it from there."""
 _CHILD = str(Path(__file__).with_name("proxy_child.py"))
 _WAY = Path(__file__).with_name("way_child.py").read_text(encoding="utf-8")

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from holdfast.clock import SYSTEM_CLOCK
+from holdfast.clock import COARSE_MS, SYSTEM_CLOCK
 from holdfast.policy.paths import is_within
 from holdfast.sandbox.system import SYSTEM
 
@@ -23,8 +23,6 @@ _OF_SYSTEM = frozenset({"/usr/sbin", "/usr/bin", "/sbin", "/bin"})
 """What their links lead to comes with the system."""
 _MOST_FOLDERS = 64
 """How many folders are remembered."""
-_FRESH_NS = 2_050_000_000
-"""What changed within this time may change again and have the same time."""
 
 
 class _Folder(NamedTuple):
@@ -80,8 +78,9 @@ class SearchPaths:
         with suppress(OSError):
             changed_ns = os.stat(folder).st_ctime_ns  # noqa: PTH116
             if known is None or known.changed_ns != changed_ns:
-                age_ns = SYSTEM_CLOCK.now_ms() * 1_000_000 - changed_ns
-                known = _Folder(changed_ns if age_ns > _FRESH_NS else 0, tuple(_links(folder)))
+                # What has just changed may change again and have the same time.
+                age_ms = SYSTEM_CLOCK.now_ms() - changed_ns // 1_000_000
+                known = _Folder(changed_ns if age_ms > COARSE_MS else 0, tuple(_links(folder)))
             self._known[folder] = known
             while len(self._known) > _MOST_FOLDERS:
                 del self._known[next(iter(self._known))]

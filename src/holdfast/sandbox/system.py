@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from threading import Lock
 
-from holdfast.clock import SYSTEM_CLOCK
+from holdfast.clock import COARSE_MS, SYSTEM_CLOCK
 from holdfast.policy.paths import is_inside, is_within, secret_rule
 from holdfast.protocol.fence import Fence
 from holdfast.sandbox.watched import Watched
@@ -73,7 +73,7 @@ cannot watch everything (see `watched`). They take turns.
 """
 _UNWATCHED_IN_TURN = 256
 """How many of the others outside of `/etc` are asked: 0.4 ms."""
-_FRESH_NS = 2_050_000_000
+_FRESH_NS = COARSE_MS * 1_000_000
 """What changed within this time may change again and have the same time, or get the mode that makes it secret."""
 
 _Mark = tuple[int, int, int]

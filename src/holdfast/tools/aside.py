@@ -100,6 +100,15 @@ def there(path: str) -> str:
             return path
 
 
+def place_of(fd: int) -> str:
+    """Return where what is open lies now; empty if it is gone."""
+    with suppress(OSError):
+        path = os.readlink(f"/proc/self/fd/{fd}")
+        there, held = os.lstat(path), os.fstat(fd)
+        return path if (there.st_dev, there.st_ino) == (held.st_dev, held.st_ino) else ""
+    return ""
+
+
 def is_closed(folder: str) -> bool:
     """Return whether this process can neither list nor pass a folder, or one of both."""
     return not os.access(folder, os.R_OK | os.X_OK, effective_ids=True)

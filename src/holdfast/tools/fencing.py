@@ -49,7 +49,7 @@ from holdfast.tools.trace import Trace
 from holdfast.tools.traces import Traces
 from holdfast.tools.turns import has_others
 from holdfast.tools.undoing import Undoing
-from holdfast.tools.unfit import unfit
+from holdfast.tools.unfit import real, unfit
 
 if TYPE_CHECKING:
     from holdfast.access.credentials import Credentials
@@ -180,7 +180,7 @@ def own_fence(
     """
     if not processes.is_fenced:
         return None
-    return Fence(tuple(map(_real, writable)), _readable(walls.read, (*interpreter(), *readable)))
+    return Fence(tuple(map(real, writable)), _readable(walls.read, (*interpreter(), *readable)))
 
 
 class Fences:
@@ -233,7 +233,7 @@ class Fences:
         """
         self._check(workspace, walls)
         return Fence(
-            writable=(workspace, *self._repository(workspace, walls), *map(_real, walls.write)),
+            writable=(workspace, *self._repository(workspace, walls), *map(real, walls.write)),
             readable=_readable(walls.read, readable, self._home),
             private=(self._home,),
             files=self._files((*walls.read, *walls.write)),
@@ -278,10 +278,10 @@ class Fences:
 
     def _looked(self, rules: Fence, walls: Walls) -> _Look:
         """Look at what a command may change, and may read, right before it."""
-        beside = (top for top in map(_real, walls.read) if not is_within(rules.writable, top))
+        beside = (top for top in map(real, walls.read) if not is_within(rules.writable, top))
         look = self._look(rules.writable, len(walls.write), beside)
         with self._lock:
-            return look._replace(led=self._leads.found(look.fixed, [*map(_real, rules.writable)]))
+            return look._replace(led=self._leads.found(look.fixed, [*map(real, rules.writable)]))
 
     def _look(
         self,
@@ -398,7 +398,7 @@ class Fences:
 
         def looked() -> tuple[Fence, Trace]:
             self._undoing.retry(
-                lambda: (workspace, *self._repository(workspace, walls), *map(_real, walls.write))
+                lambda: (workspace, *self._repository(workspace, walls), *map(real, walls.write))
             )
             with self._traces.looking():
                 rules = self.rules(workspace, walls, readable, reached)
@@ -470,7 +470,7 @@ class Fences:
         """Return whether `.git` is a link that no command which still runs has made or can lead elsewhere."""
         link = os.path.join(workspace, ".git")
         on_the_way, _ = way(link)
-        roots = (workspace, *map(_real, walls.write))
+        roots = (workspace, *map(real, walls.write))
         if on_the_way[:1] != [link] or any(is_within(roots, each) for each in on_the_way[1:]):
             return False
         place, others = seen([link]).get(link), self._traces.beside([workspace])
@@ -478,7 +478,7 @@ class Fences:
 
     def _files(self, shown: Iterable[str]) -> dict[str, str]:
         """Return the files of the home inside: who the user is for git, unless more of the real home is shown."""
-        if any(is_inside(self._home, path) for path in map(_real, shown)):
+        if any(is_inside(self._home, path) for path in map(real, shown)):
             return {}
         identity = git_identity()
         return {os.path.join(self._home, ".gitconfig"): identity} if identity else {}
@@ -546,7 +546,7 @@ def _protected(paths: Iterable[str], writable: Sequence[str]) -> Iterator[str]:
 
     What is protected is shown inside. So a link `.vscode -> ~` would show the home.
     """
-    roots = [_real(root) for root in writable]
+    roots = [real(root) for root in writable]
     for path in dict.fromkeys(map(there, _followed(paths))):
         if path and path not in roots and is_within(roots, path):
             yield path
@@ -567,8 +567,8 @@ def _readable(named: Iterable[str], needed: Iterable[str], hidden: str = "") -> 
     """Return what a person names, and what a program needs beside what every sandbox shows. `hidden`: a folder of
     which nothing is shown, wherever it lies.
     """
-    more = (path for path in map(_real, needed) if not is_shown(path) or (hidden and is_inside(hidden, path)))
-    return tuple(dict.fromkeys((*map(_real, named), *more)))
+    more = (path for path in map(real, needed) if not is_shown(path) or (hidden and is_inside(hidden, path)))
+    return tuple(dict.fromkeys((*map(real, named), *more)))
 
 
 def _links(named: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -576,7 +576,3 @@ def _links(named: Iterable[str]) -> Iterator[tuple[str, str]]:
     for link in (link for path in named for link in way(os.path.expanduser(path))[0]):
         with suppress(OSError):
             yield link, str(Path(link).readlink())
-
-
-def _real(path: str) -> str:
-    return os.path.realpath(os.path.expanduser(path))

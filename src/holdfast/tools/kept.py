@@ -23,7 +23,17 @@ import msgspec
 from holdfast.clock import SYSTEM_CLOCK, is_coarse, is_fresh
 from holdfast.policy.paths import is_inside, is_within
 from holdfast.protocol.fence import Fence, Undone
-from holdfast.tools.aside import ASIDE, Place, folder_of, free_name, open_up, put_aside, rename, seen
+from holdfast.tools.aside import (
+    ASIDE,
+    Place,
+    folder_of,
+    free_name,
+    open_up,
+    place_of,
+    put_aside,
+    rename,
+    seen,
+)
 from holdfast.tools.blocking import Refused
 
 MAX_BYTES = 32 << 20
@@ -309,7 +319,7 @@ def _put_in_place(kept: Kept, held: Mapping[str, int]) -> set[str]:
         unheld = {place for path, place in missing.items() if path not in held}
         found = _found(unheld, kept.roots) if unheld else {}
         now = {
-            path: _where(held[path]) if path in held else found.get(place, "")
+            path: place_of(held[path]) if path in held else found.get(place, "")
             for path, place in missing.items()
         }
         moved = {path for path in missing if now[path] and _is_moved(now[path], path, missing[path], kept)}
@@ -341,11 +351,6 @@ def _is_moved(elsewhere: str, path: str, identity: tuple[int, int], kept: Kept) 
             os.rename(old, new, src_dir_fd=source, dst_dir_fd=target)
         return True
     return False
-
-
-def _where(fd: int) -> str:
-    """Return where a folder is that is held open; empty: it is gone."""
-    return os.readlink(f"/proc/self/fd/{fd}") if os.fstat(fd).st_nlink else ""
 
 
 def _found(identities: Collection[tuple[int, int]], roots: Iterable[str]) -> dict[tuple[int, int], str]:

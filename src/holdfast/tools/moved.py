@@ -4,9 +4,6 @@ What the command changed is undone where its folder is now. Where nobody holds i
 until the folder is back: what lies at its path meanwhile is not its work.
 """
 
-# Pathlib makes an object for each name.
-# ruff: noqa: PTH115
-
 from __future__ import annotations
 
 import os
@@ -18,6 +15,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from holdfast.policy.paths import is_inside
+from holdfast.tools.aside import place_of
 from holdfast.tools.trace import Trace
 
 T = TypeVar("T")
@@ -77,7 +75,7 @@ def where_it_is(
     away = _away(trace, tops)
     if lost := next((path for path in away if path not in tops), ""):
         raise Elsewhere(lost)
-    return _renamed(trace, {path: _where(tops[path]) for path in away}, held) if away else (trace, held)
+    return _renamed(trace, {path: place_of(tops[path]) for path in away}, held) if away else (trace, held)
 
 
 def is_elsewhere(trace: Trace) -> bool:
@@ -147,19 +145,10 @@ def _renamed(
 
 def _is_in_place(path: str, inode: int, tops: Mapping[str, int]) -> bool:
     """Return whether the same thing lies at a path as before."""
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return False
-    if path not in tops:
-        return found.st_ino == inode
-    held = os.fstat(tops[path])
-    return (found.st_dev, found.st_ino) == (held.st_dev, held.st_ino)
-
-
-def _where(fd: int) -> str:
-    """Return where an open folder lies now; empty if it is gone."""
     with suppress(OSError):
-        new = os.readlink(f"/proc/self/fd/{fd}")
-        return new if _is_in_place(new, 0, {new: fd}) else ""
-    return ""
+        found = os.lstat(path)
+        if path not in tops:
+            return found.st_ino == inode
+        held = os.fstat(tops[path])
+        return (found.st_dev, found.st_ino) == (held.st_dev, held.st_ino)
+    return False

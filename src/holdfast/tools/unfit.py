@@ -36,6 +36,11 @@ _OF_KERNEL = frozenset({
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
+def real(path: str) -> str:
+    """Return what a path of `[sandbox]` leads to."""
+    return os.path.realpath(os.path.expanduser(path))
+
+
 def unfit_in(settings: Settings, own: Mapping[str, tuple[str, ...]]) -> str:
     """Return the same as `unfit` for this user, with the fields of an `Own`."""
     home = os.path.expanduser("~")  # `Path.home` may raise
@@ -52,8 +57,7 @@ def unfit(workspace: str, walls: Walls, own: OwnPlaces, home: str) -> str:
         own: Holdfast's own files.
         home: The folder of the user, with every link followed.
     """
-    written = [os.path.realpath(os.path.expanduser(each)) for each in walls.write]
-    read = (os.path.realpath(os.path.expanduser(each)) for each in walls.read)
+    written, read = [*map(real, walls.write)], map(real, walls.read)
     for each in (home, *_homes_of_others()):
         if is_inside(workspace, each):
             return f"it is, or holds, the home folder {each}"
