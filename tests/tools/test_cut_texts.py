@@ -163,6 +163,16 @@ async def test_the_errors_of_a_hook_do_not_begin_within_a_secret() -> None:
         assert len(error.text()) > _ERROR_BYTES - len(VALUE)
 
 
+@pytest.mark.parametrize("word", ["日本語のエラー ", "Fehler: größer "])
+async def test_as_much_is_kept_of_the_errors_of_a_hook_in_any_language(word: str) -> None:
+    with _ErrorOutput() as error:
+        written = (word * 20_000).encode()
+        for at in range(0, len(written), 50_000):
+            os.write(error.writing, written[at : at + 50_000])
+            error._read()
+        assert _ERROR_BYTES - 20 < len(error.text().encode()) <= _ERROR_BYTES
+
+
 @pytest.mark.parametrize("before", [0, 1, 7])
 def test_a_long_line_of_a_file_is_not_cut_within_a_secret(tmp_path: Path, before: int) -> None:
     Redactor({"MINE": VALUE})

@@ -17,7 +17,7 @@ from holdfast.errors import SandboxUnavailable
 from holdfast.protocol.fence import Launch
 from holdfast.protocol.hooks import HookSource, Occasion
 from holdfast.protocol.ports import Check
-from holdfast.redact import AROUND_CHARS, ever_known, reach_of, split_at
+from holdfast.redact import AROUND_CHARS, ever_known, reach_bytes_of, split_bytes_at
 from holdfast.sandbox.process import Ended, Processes
 from holdfast.sandbox.unnamed import unnamed_file
 from holdfast.tools.blocking import Refused
@@ -152,10 +152,10 @@ class _ErrorOutput:
         """
         while self._read():
             pass
-        text, redact = self._kept.decode(errors="replace"), ever_known()
-        if self._is_cut:
-            _, text = split_at(redact, text, reach_of(redact))
-        return text.strip()
+        if not self._is_cut:
+            return self._kept.decode(errors="replace").strip()
+        redact = ever_known()
+        return split_bytes_at(redact, bytes(self._kept), reach_bytes_of(redact))[1].strip()
 
     def _read(self) -> bool:
         """Read what is there. Return False if nothing is."""

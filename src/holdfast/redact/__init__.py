@@ -14,10 +14,10 @@ from __future__ import annotations
 from holdfast.redact.likely import GATE
 from holdfast.redact.part import (
     AROUND_CHARS,
-    CHAR_BYTES,
     begin_of,
     border_of,
     part_of,
+    reach_bytes_of,
     reach_of,
     split_at,
     split_bytes_at,
@@ -34,7 +34,6 @@ from holdfast.redact.stream import STREAM_PENDING_MAX_CHARS, StreamRedactor
 
 __all__ = [
     "AROUND_CHARS",
-    "CHAR_BYTES",
     "GATE",
     "KNOWN_SECRET_MIN_CHARS",
     "STREAM_PENDING_MAX_CHARS",
@@ -46,6 +45,7 @@ __all__ = [
     "ever_known",
     "make_redactor",
     "part_of",
+    "reach_bytes_of",
     "reach_of",
     "spellings_of",
     "split_at",

@@ -7,7 +7,7 @@ from holdfast.redact.begun import find_begun
 from holdfast.redact.redactor import Redactor, ever_known
 from holdfast.redact.spans import mask
 
-CHAR_BYTES = 4
+_CHAR_BYTES = 4
 """The longest that one character is in UTF-8."""
 AROUND_CHARS = 1 << 16
 """How far what only looks like a secret may reach out of the part."""
@@ -16,6 +16,11 @@ AROUND_CHARS = 1 << 16
 def reach_of(redact: Redactor) -> int:
     """Return how far a secret may reach out of a part, in characters."""
     return max(AROUND_CHARS, redact.longest_known)
+
+
+def reach_bytes_of(redact: Redactor) -> int:
+    """Return how many bytes of encoded text are kept beside a part, to see whether a secret reaches out of it."""
+    return max(AROUND_CHARS, _CHAR_BYTES * redact.longest_known)
 
 
 def part_of(redact: Redactor, text: str, start: int, end: int, *, is_growing: bool) -> tuple[str, int]:
@@ -66,7 +71,7 @@ def split_bytes_at(redact: Redactor, data: bytes, at: int) -> tuple[str, str]:
 def border_of(data: bytes, at: int) -> int:
     """Return the first place, not before this one, where a character of encoded text begins."""
     at = min(max(at, 0), len(data))
-    inside = data[at : at + CHAR_BYTES - 1]
+    inside = data[at : at + _CHAR_BYTES - 1]
     return at + next((n for n, byte in enumerate(inside) if byte & 0xC0 != 0x80), len(inside))
 
 

@@ -31,7 +31,7 @@ from holdfast.errors import Lapsed, SandboxUnavailable
 from holdfast.protocol.counts import counted
 from holdfast.protocol.fence import FLOOD_BYTES, NO_INPUT, WITH_OUTPUT, Launch, Sandbox, Undone
 from holdfast.protocol.traffic import NO_REQUESTS, Requests
-from holdfast.redact import AROUND_CHARS, CHAR_BYTES, Redactor, border_of, ever_known, split_bytes_at
+from holdfast.redact import Redactor, border_of, ever_known, reach_bytes_of, split_bytes_at
 from holdfast.sandbox import own_folder, trees
 from holdfast.sandbox.installed import ROOT
 from holdfast.sandbox.proxy import Proxy, Way
@@ -481,7 +481,7 @@ class _Output:
         whether a secret lies where they are cut.
         """
         redact = ever_known() if redact is None else redact
-        more = max(AROUND_CHARS, CHAR_BYTES * redact.longest_known)
+        more = reach_bytes_of(redact)
         head, tail = bytes(self._head), b"".join(self._tail)
         ends, begins = border_of(head, len(head) - more), border_of(tail, more)
         first, _ = split_bytes_at(redact, head, ends)
