@@ -279,9 +279,9 @@ def test_however_many_folders_are_gone_the_rest_is_looked_through_once(
         (folder / ".envrc").write_text("mine")
     copies = keep(Fence((str(tmp_path),), protected=tuple(str(each / ".envrc") for each in folders)), ())
     held = opened(copies)
+    (tmp_path / "away").mkdir()  # before the others go: it could get the inode of one
     for folder in folders[:70]:
         shutil.rmtree(folder.parent)
-    (tmp_path / "away").mkdir()
     folders[-1].rename(tmp_path / "away" / "inner")
     folders[-1].parent.rename(tmp_path / "away" / "outer")
     looked: list[object] = []
