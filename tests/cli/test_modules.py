@@ -50,6 +50,22 @@ def test_no_module_comes_from_a_project_that_is_installed_for_editing(
     assert sys.path == kept
 
 
+def test_no_module_comes_from_a_finder_that_a_package_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`pip install -e .` installs one that leads to the project's own folder."""
+
+    class Finder:
+        @classmethod
+        def find_spec(cls, name: str, path: object = None, target: object = None) -> None: ...
+
+    Finder.__module__ = "__editable___project_finder"
+    pythons = [each for each in sys.meta_path if getattr(each, "__module__", "").startswith("_frozen")]
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "meta_path", [Finder, *pythons, Finder()])
+    only_installed()
+    assert sys.meta_path == pythons
+    assert len(pythons) == 3
+
+
 def test_the_command_line_begins_with_it(tmp_path: Path) -> None:
     program = (
         f"import sys; sys.path.append({str(tmp_path)!r}); sys.argv = ['holdfast', '--version']\n"

@@ -10,6 +10,7 @@ import pytest
 
 from holdfast import Agent
 from holdfast.errors import UsageError
+from holdfast.extensions.factories import Factories
 from holdfast.extensions.found import entry_points
 from holdfast.extensions.sections import package_sections
 from holdfast.protocol.limits import ModelFacts
@@ -100,6 +101,25 @@ def test_a_package_adds_a_section_by_an_entry_point(loading: Path) -> None:
 def test_a_section_of_a_package_that_fails_names_the_package(loading: Path, code: str, row: str) -> None:
     with pytest.raises(UsageError, match="homes"):
         package_sections(SETTINGS, package(loading, code, row))
+
+
+@pytest.mark.parametrize(
+    ("row", "is_left_out"),
+    [
+        ("house = absent.rooms:house", True),
+        ("house = homes:house", False),
+        ("house = homes.rooms:house", False),
+    ],
+)
+def test_of_a_package_whose_modules_are_nowhere_a_hint_says_how_it_can_be_developed(
+    loading: Path, row: str, is_left_out: bool
+) -> None:
+    path = package(loading, "import missing_elsewhere", row)
+    with pytest.raises(UsageError) as raised:
+        package_sections(SETTINGS, path)
+    with pytest.raises(UsageError) as named:
+        Factories({"tools": {"house": row.partition("= ")[2]}}, path).find("tools", "house")
+    assert {("PYTHONPATH" in each.value.hint) for each in (raised, named)} == {is_left_out}
 
 
 def test_a_package_that_is_installed_later_is_found(loading: Path) -> None:

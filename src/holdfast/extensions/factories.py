@@ -60,7 +60,7 @@ class Factories:
             raise UsageError(
                 f"{says}the {_ONE[kind]} {name} of the package {found.package} ({found.target}) cannot be loaded: "
                 f"{type(error).__name__}: {error}.",
-                hint="Mend or uninstall the package.",
+                hint=found.hint(error),
             ) from error
 
     def _found(self, kind: Kind) -> dict[str, EntryPoint]:

@@ -16,6 +16,8 @@ from typing import Any
 
 import msgspec
 
+MEND = "Mend or uninstall the package."
+"""What to do about a package that fails."""
 _FOLDERS = (".dist-info", ".egg-info")
 
 
@@ -34,6 +36,16 @@ class EntryPoint(msgspec.Struct, frozen=True):
         for name in names.split("[")[0].strip().split("."):
             found = getattr(found, name)
         return found
+
+    def hint(self, error: Exception) -> str:
+        """Return what a person can do about an error of `load`."""
+        module = self.target.partition(":")[0].strip()
+        if isinstance(error, ModuleNotFoundError) and error.name == module.partition(".")[0]:
+            return (
+                "If you develop this package (`pip install -e .`), name the folder of its modules in PYTHONPATH, "
+                "and keep that folder out of where commands may write. Else install or uninstall the package."
+            )
+        return MEND
 
 
 def entry_points(group: str, path: Sequence[str] | None = None) -> tuple[EntryPoint, ...]:

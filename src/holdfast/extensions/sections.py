@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.errors import UsageError
-from holdfast.extensions.found import EntryPoint, entry_points
+from holdfast.extensions.found import MEND, EntryPoint, entry_points
 from holdfast.prompt import check_name
 from holdfast.protocol.prompt import CustomSection
 from holdfast.protocol.settings import Settings
@@ -32,14 +32,14 @@ def _section(found: EntryPoint, settings: Settings) -> CustomSection:
     try:
         text = found.load()(settings)
     except Exception as error:
-        raise _wrong(found, f"failed: {type(error).__name__}: {error}") from error
+        raise _wrong(found, f"failed: {type(error).__name__}: {error}", found.hint(error)) from error
     if not isinstance(text, str):
         raise _wrong(found, f"returned {text!r:.80}: it must return text")
     return CustomSection(found.name, text, source)
 
 
-def _wrong(found: EntryPoint, what: str) -> UsageError:
+def _wrong(found: EntryPoint, what: str, hint: str = MEND) -> UsageError:
     return UsageError(
         f"The prompt section {found.name} of the package {found.package} ({found.target}) {what}.",
-        hint="Mend or uninstall the package.",
+        hint=hint,
     )

@@ -32,16 +32,22 @@ def only_installed() -> None:
     """Look for modules only where packages are installed, where Holdfast and its Python lie, and where PYTHONPATH
     says.
 
-    A project that is installed for editing (`pip install -e .`) has its own folder in the path. Commands of some run
-    may have written modules there, which would be loaded outside of every sandbox.
+    A project that is installed for editing (`pip install -e .`) has its own folder in the path, or a finder of its
+    own. Commands of some run may have written modules there, which would be loaded outside of every sandbox.
     """
     named = {*named_folders()}
     sys.path[:] = [each for each in sys.path if each in named or _is_installed(Path(each).resolve())]
+    sys.meta_path[:] = filter(_is_of_python, sys.meta_path)
 
 
 def named_folders() -> list[str]:
     """Return the folders that PYTHONPATH names."""
     return [*filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+
+
+def _is_of_python(finder: object) -> bool:
+    module = getattr(finder, "__module__", "") or ""
+    return module.partition(".")[0] in sys.stdlib_module_names
 
 
 def _is_installed(folder: Path) -> bool:
