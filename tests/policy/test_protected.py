@@ -26,7 +26,9 @@ from holdfast.protocol.settings import Autonomy
 DENIED = [
     ".git/hooks/pre-commit", ".git/config", ".git/config.worktree", ".git/info/attributes", ".git/modules/a/config",
     ".git/worktrees/a/gitdir", ".git/rebase-merge/git-rebase-todo", ".git", "sub/.git", "sub/.git/hooks/x",
-    "src/sitecustomize.py", "usercustomize.py",
+    "src/sitecustomize.py", "usercustomize.py", "sitecustomize/__init__.py", "sitecustomize.pyc", "usercustomize.pyd",
+    ".emacs.elc", ".zshenv.zwc", ".nvim.lua",
+    "src/__pycache__/sitecustomize.cpython-311.pyc",
     ".gitconfig", ".bashrc", ".profile", "home/.zshenv", ".config/fish/config.fish", ".envrc", ".mcp.json",
     ".vscode/tasks.json", ".vscode", ".idea/workspace.xml", ".agent/x", ".agents/x", ".claude/settings.json",
     ".codex/config.toml", ".cursor/rules", ".holdfast/skills/x", ".local/bin/ls", ".vimrc", ".config/nvim/init.lua",
@@ -54,7 +56,7 @@ ASKED = [
 PLAIN = [
     ".gitignore", ".gitattributes", ".git/COMMIT_EDITMSG", "git/refs/heads/main", "sub/heads", "head/x.py",
     ".hgignore", ".hg/cache/tags2", "src/zed", "gemini/x.py", ".aider.chat.history.md",
-    "git/hooks/x", "docs/holdfast.toml.md",
+    "git/hooks/x", "docs/holdfast.toml.md", "sitecustomized.py", "my_usercustomize.py", ".zshrc.md",
     ".github/ISSUE_TEMPLATE.md", "src/profile", "bashrc", "config/fish.py", ".vscodeignore", "agents/x.py",
     "a/.env.example",
 ]  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from importlib.machinery import all_suffixes
 from pathlib import Path
 
 import pytest
@@ -88,3 +89,20 @@ def test_a_folder_is_not_listed_for_each_name_that_is_put_aside(
     monkeypatch.setattr(os, "listdir", None)
     assert put_right({}, paths).changed == tuple(sorted(paths))
     assert all(os.path.lexists(f"{path}.put-aside") for path in paths)
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize(
+    "end", ["/__init__.py", *all_suffixes(), ".abi3.so", ".cpython-399-x86_64-linux-gnu.so", ".pyd"]
+)
+@pytest.mark.parametrize("name", ["sitecustomize", "usercustomize"])
+def test_what_python_runs_whenever_it_starts_is_put_aside_whatever_its_end_and_only_once(
+    tmp_path: Path, name: str, end: str
+) -> None:
+    place = tmp_path / "src" / "a" / (name + end)
+    touch(place)
+    top = tmp_path / "src" / "a" / (name + end).partition("/")[0]
+    found = [path for folder in Folders().controlling(str(tmp_path), ()) for path in folder.fixed]
+    assert found == [str(top)]
+    assert put_right({}, found).changed == (str(top),)
+    assert not list(Folders().controlling(str(tmp_path), ()))

@@ -51,7 +51,9 @@ class Named(NamedTuple):
     verdict: Literal["ask", "deny"]
     why: str
     names: tuple[str, ...]
-    """Paths in any folder, with everything under them. With `$` at the end, only the name itself."""
+    """Paths in any folder, with everything under them. With `$` at the end, only the name itself. With `.*` at the
+    end, every name that begins so, unless Holdfast put it aside.
+    """
     but: tuple[str, ...] = ()
     """The last parts of paths that it does not mean."""
     is_plain: bool = False
@@ -69,18 +71,20 @@ STEERING: tuple[Named, ...] = (
     )),
     Named("deny", "a shell or a login runs it", (
         ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".zshrc", ".zshenv",
-        ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".mkshrc", ".cshrc", ".tcshrc", ".login", ".logout", ".envrc",
-        ".config/fish", ".xprofile", ".xinitrc", ".xsession", ".xsessionrc", ".pam_environment", ".inputrc",
-        ".config/environment.d", ".config/autostart", ".config/systemd",
+        ".zprofile", ".zlogin", ".zlogout", ".zshrc.zwc", ".zshenv.zwc", ".zprofile.zwc", ".zlogin.zwc",
+        ".zlogout.zwc", ".kshrc", ".mkshrc", ".cshrc", ".tcshrc", ".login", ".logout", ".envrc", ".config/fish",
+        ".xprofile", ".xinitrc", ".xsession", ".xsessionrc", ".pam_environment", ".inputrc", ".config/environment.d",
+        ".config/autostart", ".config/systemd",
     )),
     Named("deny", "a program of the user runs it when it starts", (
-        ".local/bin", ".local/share/applications", ".vimrc", ".gvimrc", ".exrc", ".vim", ".config/nvim", ".emacs",
-        ".emacs.d", ".config/emacs", ".tmux.conf", ".config/tmux", ".screenrc", ".gdbinit", ".lldbinit", ".psqlrc",
-        ".sqliterc", ".rprofile", ".irbrc", ".pythonrc", ".pythonrc.py", ".ipython", ".config/pip",
-        ".m2/settings.xml", ".ssh",
+        ".local/bin", ".local/share/applications", ".vimrc", ".gvimrc", ".exrc", ".vim", ".nvimrc", ".nvim.lua",
+        ".config/nvim", ".emacs", ".emacs.el", ".emacs.elc", ".emacs.d", ".config/emacs", ".tmux.conf",
+        ".config/tmux", ".screenrc", ".gdbinit", ".lldbinit", ".psqlrc", ".sqliterc", ".rprofile", ".irbrc",
+        ".pythonrc", ".pythonrc.py", ".ipython", ".config/pip", ".m2/settings.xml", ".ssh",
     )),
     Named("deny", "Python runs it whenever it starts", (
-        "sitecustomize", "sitecustomize.py", "usercustomize", "usercustomize.py",
+        # Compiled and native ones have other ends, and each Python has ends of its own.
+        "sitecustomize", "sitecustomize.*", "usercustomize", "usercustomize.*",
     ), is_plain=True),
     Named("deny", "it controls an editor or an agent", (
         ".mcp.json", ".vscode", ".idea", ".agent", ".agents", ".claude", ".codex", ".cursor", ".holdfast",
@@ -117,6 +121,10 @@ _PARTS: Mapping[str, Sequence[str]] = MappingProxyType({
 })  # fmt: skip
 """Folders in which git also keeps lists of its own, and what else is in them."""
 _FIRST = frozenset(name.rstrip("$").partition("/")[0] for row in STEERING for name in row.names)
+_BEGUN = tuple(name[:-1] for name in _FIRST if name.endswith(".*"))
+"""How names begin whose ends do not matter."""
+_ASIDE = re.compile(r"\.put-aside(?:-\d+|-draft)?\Z")
+"""How the names end that `tools.aside` gives. No program runs a file for such a name."""
 _ODD = re.compile(r"[:~]|[. ](?:\n|\Z)")
 """What a lenient file system leaves out of a name."""
 _INVISIBLE = frozenset({"Cf", "Cc", "Mn"})
@@ -136,7 +144,7 @@ def steering(path: str, workspace: str) -> tuple[str, Named] | None:
     """
     whole = path if path.startswith("/") else f"{workspace}/{path}"
     names = _plain(whole)
-    if _FIRST.isdisjoint(names) and WILDCARDS.isdisjoint(path):
+    if not any(map(_may_be_first, names)) and WILDCARDS.isdisjoint(path):
         return None
     chosen = _plain(workspace)
     # Two folders may differ in their case alone: only the one that was named was chosen.
@@ -167,7 +175,7 @@ def steering_below(path: str) -> str:
 
 def may_be_fixed(name: str) -> bool:
     """Return whether `fixed_places` may find something for a name. It tells most names quickly from the others."""
-    return _plain_name(name) in _FIRST
+    return _may_be_first(_plain_name(name))
 
 
 def may_have_fixed(names: Sequence[str]) -> bool:
@@ -175,7 +183,8 @@ def may_have_fixed(names: Sequence[str]) -> bool:
     text = "\n".join(names)
     if not text.isascii() or _ODD.search(text) is not None:
         return True
-    return not _FIRST.isdisjoint(text.lower().split("\n"))
+    lower = text.lower()
+    return not _FIRST.isdisjoint(lower.split("\n")) or any(begun in lower for begun in _BEGUN)
 
 
 def fixed_places(name: str, *, is_folder: bool) -> Iterator[tuple[str, ...]]:
@@ -183,11 +192,11 @@ def fixed_places(name: str, *, is_folder: bool) -> Iterator[tuple[str, ...]]:
     it. An example: `.git` has `hooks`, `config` and more.
     """
     plain = _plain_name(name)
-    if plain in _FIRST:
+    if _may_be_first(plain):
         for row in STEERING:
             for place in row.names if row.verdict == "deny" else ():
                 first, *rest = place.rstrip("$").split("/")
-                if first == plain and not (place in _OF_OTHERS or (place.endswith("$") and is_folder)):
+                if _is(plain, first) and not (place in _OF_OTHERS or (place.endswith("$") and is_folder)):
                     yield from ((*rest, name) for name in _PARTS[place]) if place in _PARTS else [tuple(rest)]
 
 
@@ -223,11 +232,21 @@ def _leads_to(names: Sequence[str], place: str, chosen: int, *, may_be_wild: boo
     starts = range(max(last, first) if place.endswith("$") else first, last + 1)
     return any(
         all(
-            name == want or (may_be_wild and fits_wildcards(want, name))
+            _is(name, want) or (may_be_wild and fits_wildcards(want, name))
             for name, want in zip(names[start : start + len(wanted)], wanted, strict=True)
         )
         for start in starts
     )
+
+
+def _may_be_first(name: str) -> bool:
+    return name in _FIRST or name.startswith(_BEGUN)
+
+
+def _is(name: str, wanted: str) -> bool:
+    if name == wanted:
+        return True
+    return wanted.endswith(".*") and name.startswith(wanted[:-1]) and _ASIDE.search(name) is None
 
 
 def fits_wildcards(name: str, word: str) -> bool:
