@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from holdfast import __main__
 from holdfast.cli import modules
 from holdfast.cli.modules import only_from_elsewhere
 from holdfast.errors import UsageError
@@ -91,6 +92,61 @@ def test_where_python_looks_first_no_command_may_write(
         only_from_elsewhere([str(tmp_path / "workspace")])
     assert "env -u PYTHONPATH holdfast" in raised.value.hint
     assert sys.path == before
+
+
+@pytest.mark.parametrize(
+    "named", ["", ":", ":/usr/lib/elsewhere", "/usr/lib/elsewhere:", "/usr/lib::/usr/lib/elsewhere"]
+)
+def test_an_empty_entry_of_pythonpath_is_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    """`PYTHONPATH=$PYTHONPATH:/my/lib` has one where nothing was set before. Python takes no other text for none."""
+    (tmp_path / "below").mkdir()
+    monkeypatch.setenv("PYTHONPATH", named)
+    monkeypatch.chdir(tmp_path / "below")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    if not named:
+        only_from_elsewhere([str(tmp_path)])
+        return
+    with pytest.raises(UsageError, match="PYTHONPATH names the current folder, by an empty entry, where"):
+        only_from_elsewhere([str(tmp_path)])
+    sys.path.insert(0, str(tmp_path / "below"))
+    only_installed()
+    assert str(tmp_path / "below") not in sys.path
+
+
+def test_what_pythonpath_names_is_kept_however_it_is_spelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python's own list has whole paths."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", f"plugins:{tmp_path}/a/../b/")
+    named = [str(tmp_path / "plugins"), str(tmp_path / "b")]
+    monkeypatch.setattr(sys, "path", [*named, str(tmp_path)])
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+    only_installed()
+    assert sys.path == named
+
+
+def test_without_a_current_folder_the_path_is_made_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    monkeypatch.setenv("PYTHONPATH", ":plugins")
+    monkeypatch.setattr(sys, "path", [*OURS])
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+    only_installed()
+    only_from_elsewhere([str(tmp_path)])
+    assert sys.path
+
+
+def test_python_m_loads_nothing_before_it_leaves_the_current_folder_but_what_is_loaded_already() -> None:
+    """What Python imports itself for `-m` comes from there all the same, unless it starts with `-P`."""
+    lines = Path(__main__.__file__).read_text().partition('if __name__ == "__main__":')[0].splitlines()
+    imported = {line for line in lines if line.startswith(("import", "from"))}
+    assert imported == {"from __future__ import annotations", "import os", "import sys"}
 
 
 def test_all_that_this_process_loads_is_kept_from_commands() -> None:

@@ -20,13 +20,21 @@ def only_from_elsewhere(writable: Iterable[str]) -> None:
     """
     roots = [*map(os.path.realpath, writable)]
     for folder in named_folders():
-        if is_within(roots, os.path.realpath(folder)):
+        if is_within(roots, _real(folder)):
+            shown = folder or "the current folder, by an empty entry"
             raise UsageError(
-                f"PYTHONPATH names {folder}, where commands of the run may write. At its next start, Holdfast would "
+                f"PYTHONPATH names {shown}, where commands of the run may write. At its next start, Holdfast would "
                 "load modules from there, outside of the sandbox.",
                 hint="Start it as `env -u PYTHONPATH holdfast ...`.",
             )
-    reals = {each: os.path.realpath(each) for each in sys.path}
+    reals = {each: _real(each) for each in sys.path}
     sys.path[:] = [
         each for each, real in reals.items() if is_within(OURS, real) or not is_within(roots, real)
     ]
+
+
+def _real(folder: str) -> str:
+    try:
+        return os.path.realpath(folder)
+    except OSError:  # the current folder is gone
+        return folder

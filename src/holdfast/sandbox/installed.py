@@ -35,14 +35,24 @@ def only_installed() -> None:
     A project that is installed for editing (`pip install -e .`) has its own folder in the path, or a finder of its
     own. Commands of some run may have written modules there, which would be loaded outside of every sandbox.
     """
-    named = {*named_folders()}
+    # An empty entry would be whatever folder Holdfast begins in.
+    named = {*map(_whole, filter(None, named_folders()))}
     sys.path[:] = [each for each in sys.path if each in named or _is_installed(Path(each).resolve())]
     sys.meta_path[:] = filter(_is_of_python, sys.meta_path)
 
 
 def named_folders() -> list[str]:
-    """Return the folders that PYTHONPATH names."""
-    return [*filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    """Return the folders that PYTHONPATH names. An empty one is the current folder."""
+    named = os.environ.get("PYTHONPATH", "")
+    return named.split(os.pathsep) if named else []
+
+
+def _whole(folder: str) -> str:
+    """Return a path as Python has it in its own list."""
+    try:
+        return os.path.abspath(folder)  # noqa: PTH100 (no link is followed)
+    except OSError:  # the current folder is gone
+        return folder
 
 
 def _is_of_python(finder: object) -> bool:
