@@ -122,6 +122,14 @@ def test_no_except_is_bare() -> None:
 
 
 @pytest.mark.requirement("L11")
+def test_nothing_is_opened_twice_so_that_a_descriptor_stays_open_if_the_second_fails() -> None:
+    """`opener=by(...)` of `holdfast.opening` does the same, and closes a folder that cannot be read."""
+    given = ((file, call.args[0]) for file, name, call in calls() if name == "open" and call.args)
+    opened = [(file, each) for file, each in given if isinstance(each, ast.Call)]
+    assert [f"{file}:{each.lineno}" for file, each in opened if ast.unparse(each.func) == "os.open"] == []
+
+
+@pytest.mark.requirement("L11")
 def test_nothing_is_evaluated_or_executed_as_code() -> None:
     names = {"eval", "exec", "compile", "__import__", "os.system", "pickle.loads", "marshal.loads"}
     assert [f"{file}:{call.lineno}" for file, name, call in calls() if name in names] == []

@@ -367,8 +367,8 @@ WALLS = (
     Mutation(
         "what is shown is opened through links",
         "sandbox/mounted.py",
-        "fd = os.open(name, os.O_PATH | os.O_NOFOLLOW",
-        "fd = os.open(name, os.O_PATH",
+        "fd, os.open(name, os.O_PATH | os.O_NOFOLLOW",
+        "fd, os.open(name, os.O_PATH",
         _PLACES,
     ),
     Mutation(

@@ -300,9 +300,11 @@ def test_a_program_begins_only_upon_the_mounts_that_its_fence_needs(
 def test_nothing_is_opened_through_a_link_to_be_shown(workspace: Path, path: str) -> None:
     (workspace / "link").symlink_to(".env")
     (workspace / "way").symlink_to("conf")
+    before = len([*Path("/proc/self/fd").iterdir()])
     if path in ("link", "way/id_rsa"):
         with pytest.raises(OSError, match=r"link|Not a directory"):
             mounted.opened(str(workspace / path))
+        assert len([*Path("/proc/self/fd").iterdir()]) == before
     else:
         fd = mounted.opened(str(workspace / path))
         found = os.fstat(fd)

@@ -18,6 +18,7 @@ from holdfast.protocol.fence import Undone
 from holdfast.tools import aside
 from holdfast.tools.aside import Place, put_aside, seen, there, told
 from holdfast.tools.folders import fixed
+from holdfast.tools.git_made import unwanted
 from tests.depths import few_open_files, nested
 from tests.tools.ordinary import as_an_ordinary_user
 
@@ -432,6 +433,17 @@ def test_nothing_stays_open_of_what_was_put_aside(tmp_path: Path, kind: str) -> 
         {"folder": path.mkdir, "file": path.touch, "fifo": lambda path=path: os.mkfifo(path)}[kind]()
     before = len([*Path("/proc/self/fd").iterdir()])
     assert put_right({}, paths) == tuple(paths)
+    assert len([*Path("/proc/self/fd").iterdir()]) == before
+
+
+@pytest.mark.requirement("L2")
+@pytest.mark.parametrize("name", ["config", "config.worktree", "commondir", "gitdir", ".git", "alternates"])
+def test_nothing_stays_open_of_a_folder_with_the_name_of_a_file_of_git(tmp_path: Path, name: str) -> None:
+    path = tmp_path / ".git/worktrees/w" / name
+    path.mkdir(parents=True)
+    before = len([*Path("/proc/self/fd").iterdir()])
+    for _ in range(3):
+        assert [*unwanted(str(path), (str(tmp_path / ".git/config"),))] == [str(path)]
     assert len([*Path("/proc/self/fd").iterdir()]) == before
 
 

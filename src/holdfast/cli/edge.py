@@ -21,6 +21,7 @@ from holdfast.cli.terminal import mute, say_json, tell
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.config.paths import find_home
 from holdfast.errors import HoldfastError, StorageError, UsageError
+from holdfast.opening import by
 from holdfast.redact import Redactor, ever_known
 from holdfast.redact.known import named_secrets
 from holdfast.views.lines import iso
@@ -124,7 +125,7 @@ def _log(path: Path, trace_id: str, details: str) -> bool:
         path.parent.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.parent.mkdir(mode=0o700, exist_ok=True)
         line = {"at": iso(SYSTEM_CLOCK.now_ms()), "event": "unexpected_error", "trace_id": trace_id}
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "w") as log:  # noqa: PTH123
+        with open(path, "w", opener=by(os.O_WRONLY | os.O_CREAT | os.O_APPEND)) as log:
             log.write(json.dumps({**line, "details": details}) + "\n")
     except OSError:
         return False

@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from holdfast.cli.signals import deadly, interruptible
+from holdfast.opening import by
 
 INTERRUPTED = 130
 _ROOT = "holdfast.cli.root"
@@ -65,7 +66,7 @@ def _mend_streams() -> None:
     # silently. What goes to stderr may be lost.
     for name, mode, access in _STREAMS:
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.open(os.devnull, access), mode))  # noqa: SIM115, PTH123 - open until the end
+            setattr(sys, name, open(os.devnull, mode, opener=by(access)))  # noqa: SIM115 - open until the end
     sys.stdin.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]

@@ -120,12 +120,15 @@ def opened(path: str) -> int:
         OSError: it is gone, or a part of the path is a link.
     """
     fd = os.open("/", os.O_PATH | os.O_CLOEXEC)
-    for name in path.split("/")[1:]:
-        above = fd
-        fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
-        os.close(above)
-    if S_ISLNK(os.fstat(fd).st_mode):
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+    try:
+        for name in path.split("/")[1:]:
+            above, fd = fd, os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+            os.close(above)
+        if S_ISLNK(os.fstat(fd).st_mode):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+    except OSError:
+        os.close(fd)
+        raise
     return fd
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.errors import StorageCorrupt, StorageError
+from holdfast.opening import by
 from holdfast.protocol.ports import Clock
 from holdfast.storage.errors import storage_errors
 
@@ -173,7 +174,7 @@ def write_file(path: Path, content: bytes) -> None:
     """Write a file for its owner alone, durably but for its name: nobody sees a half of it."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     try:
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:  # noqa: PTH123
+        with open(draft, "wb", opener=by(os.O_WRONLY | os.O_CREAT | os.O_TRUNC)) as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

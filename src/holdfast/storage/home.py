@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from holdfast.errors import StorageCorrupt, StorageFull, StorageNewer, StorageReadOnly
+from holdfast.opening import by
 from holdfast.storage import migrations
 from holdfast.storage.blobs import sync_folder
 from holdfast.storage.errors import forbidden, full, not_ours, storage_errors
@@ -188,7 +189,7 @@ def _mark(home: Path) -> None:
     for folder in (home, *home.absolute().parents):  # the process that made them may have died before this
         with suppress(PermissionError):
             sync_folder(folder)
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:  # noqa: PTH123
+    with open(path, "wb", opener=by(os.O_WRONLY | os.O_CREAT | os.O_TRUNC)) as file:
         file.write(_MARK)
         file.flush()
         os.fsync(file.fileno())

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Protocol
 
 from holdfast.errors import StorageCorrupt
+from holdfast.opening import by
 from holdfast.protocol.ports import Clock
 from holdfast.storage.blobs import folders_in, make_folder, sync_folder, write_file
 from holdfast.storage.errors import storage_errors
@@ -218,7 +219,7 @@ def _read_key(path: Path) -> bytes:
         StorageCorrupt: there is something else.
     """
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123
+        with open(path, "rb", opener=by(os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)) as file:
             key = file.read(_KEY_BYTES + 1) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
     except FileNotFoundError:
         return b""

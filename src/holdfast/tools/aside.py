@@ -5,7 +5,7 @@ link. So the places are compared afterwards. Nothing is removed: a person may ha
 """
 
 # Pathlib cannot work relative to a descriptor, and makes an object for each name.
-# ruff: noqa: PTH101, PTH115, PTH120, PTH123
+# ruff: noqa: PTH101, PTH115, PTH120
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 
 import msgspec
 
+from holdfast.opening import UNFOLLOWED, by
 from holdfast.protocol.fence import Undone
 from holdfast.tools.git_made import unwanted
 
@@ -25,7 +26,7 @@ ASIDE = ".put-aside"
 _PUT_ASIDE = re.compile(rf"{re.escape(ASIDE)}(?:-\d+|-draft)?\Z")
 _PASSED = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 """How a folder on the way is opened. Others may let the user pass it and not list it, as many a `/home` does."""
-_UNFOLLOWED = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOOKED = stat.S_IRUSR | stat.S_IXUSR
 """What the owner needs to look into a folder."""
 _MOST_CLOSED_AGAIN = 64
@@ -257,10 +258,10 @@ def _take_other_names(name: str, folder: int) -> None:
     facts = os.stat(name, dir_fd=folder, follow_symlinks=False)
     if not stat.S_ISREG(facts.st_mode) or facts.st_nlink == 1:
         return
-    with open(name, "rb", opener=lambda name, _: os.open(name, _UNFOLLOWED, dir_fd=folder)) as old:
+    with open(name, "rb", opener=by(UNFOLLOWED, folder=folder)) as old:
         copy = free_name(name, folder)
         try:
-            with open(os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder), "wb") as new:
+            with open(copy, "wb", opener=by(_NEW, folder=folder)) as new:
                 shutil.copyfileobj(old, new)
                 os.fchmod(new.fileno(), stat.S_IMODE(facts.st_mode))
             os.replace(copy, name, src_dir_fd=folder, dst_dir_fd=folder)

@@ -12,6 +12,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 
+from holdfast.opening import UNFOLLOWED, by
 from holdfast.policy.paths import is_inside, is_within
 from holdfast.policy.protected import fixed_places
 
@@ -71,8 +72,7 @@ def trees_elsewhere(places: Iterable[str], shown: Collection[str]) -> Iterator[s
 
 def _line(path: str) -> str:
     """Return the first line of a short file; empty if it cannot be read."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    with suppress(OSError), open(path, "rb", opener=lambda path, _: os.open(path, flags)) as file:
+    with suppress(OSError), open(path, "rb", opener=by(UNFOLLOWED)) as file:
         line = os.fsdecode(file.readline(_MOST_BYTES)).rstrip("\n")
         return line if "\0" not in line else ""
     return ""

@@ -5,7 +5,7 @@ worktrees as git makes them, and its notes about what it goes on with.
 """
 
 # Pathlib makes an object for each name.
-# ruff: noqa: PTH118, PTH119, PTH120, PTH123, PTH208
+# ruff: noqa: PTH118, PTH119, PTH120, PTH208
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import stat
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 
+from holdfast.opening import UNFOLLOWED, by
 from holdfast.tools.git_config import is_harmless
 
 _PASSING = ("rebase-apply", "info")
@@ -175,9 +176,7 @@ def content(path: str, otherwise: bytes) -> bytes:
     by which it may be changed.
     """
     with suppress(OSError):
-        with open(
-            os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY), "rb"
-        ) as file:
+        with open(path, "rb", opener=by(UNFOLLOWED)) as file:
             facts = os.fstat(file.fileno())
             if not stat.S_ISREG(facts.st_mode) or facts.st_nlink > 1:
                 return otherwise

@@ -6,7 +6,7 @@ that were moved. What a command put in its place is set aside under another name
 """
 
 # Pathlib cannot work relative to a descriptor.
-# ruff: noqa: PTH101, PTH115, PTH118, PTH123, PTH208
+# ruff: noqa: PTH101, PTH115, PTH118, PTH208
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from types import MappingProxyType
 import msgspec
 
 from holdfast.clock import SYSTEM_CLOCK, is_coarse, is_fresh
+from holdfast.opening import by
 from holdfast.policy.paths import is_inside, is_within
 from holdfast.protocol.fence import Fence, Undone
 from holdfast.tools.aside import (
@@ -434,7 +435,7 @@ def _write(folder: int, name: str, copy: _Copy) -> None:
         else:
             os.unlink(draft, dir_fd=folder)
     try:
-        with open(os.open(draft, flags, 0o600, dir_fd=folder), "wb") as file:
+        with open(draft, "wb", opener=by(flags, folder=folder)) as file:
             file.write(copy.content or b"")
             file.flush()
             os.fchmod(file.fileno(), stat.S_IMODE(copy.mode))

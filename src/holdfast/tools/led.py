@@ -18,6 +18,7 @@ from itertools import islice
 import msgspec
 
 from holdfast.clock import SYSTEM_CLOCK, is_fresh
+from holdfast.opening import UNFOLLOWED, by
 from holdfast.policy.paths import is_inside, is_within
 from holdfast.tools.git_config import MOST_CHARS, Entry, parsed
 from holdfast.tools.git_folders import OF_OTHERS, may_be_repository
@@ -274,8 +275,7 @@ def _read(path: str, known: _Config | None) -> _Config | None:
         if not stat.S_ISREG(found.st_mode):
             return None
         looked_ms = SYSTEM_CLOCK.now_ms()
-        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
-        with open(path, "rb", opener=lambda path, _: os.open(path, flags)) as file:
+        with open(path, "rb", opener=by(UNFOLLOWED & ~os.O_NOFOLLOW)) as file:
             text = file.read(MOST_CHARS + 1).decode(errors="surrogateescape")
         return _config(parsed(text) or (), () if is_fresh(found.st_ctime_ns, looked_ms) else facts)
     return None
