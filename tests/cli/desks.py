@@ -133,6 +133,7 @@ def desk_in(folder: Path) -> Desk:
     (desk.work / "gone").write_text("gone\n")
     (desk.work / "d").mkdir()
     (desk.work / "d" / "x").write_text("x\n")
+    (desk.work / "turned").write_text("a file\n")
     return desk
 
 
@@ -144,3 +145,6 @@ def change(folder: Path) -> None:
     (folder / "link").symlink_to("a.txt")
     shutil.rmtree(folder / "d")
     (folder / "d").write_text("now a file\n")
+    (folder / "turned").unlink()
+    (folder / "turned" / "deep").mkdir(parents=True)
+    (folder / "turned" / "deep" / "in").write_text("now a folder\n")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import shutil
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +82,78 @@ def test_a_file_that_changes_after_an_accept_died_brings_all_others_back(desk: D
         assert tree(desk.work) == before | {"new/deep/b": (b"mine", 0o644)}
         (desk.work / "new" / "deep" / "b").unlink()
     assert seen == {True, False}  # some died before they had changed a file, and some after
+
+
+CALLS = ["fsync", "rename", "unlink", "rmdir", "mkdir", "write", "symlink"]
+
+
+@pytest.mark.parametrize(
+    ("name", "every", "is_once"),
+    [
+        ("fsync", 13, True),
+        ("write", 3, False),
+        ("rmdir", 2, False),
+        *(
+            pytest.param(name, 1, is_once, marks=pytest.mark.long)
+            for name in CALLS
+            for is_once in (True, False)
+        ),
+    ],
+)
+def test_an_accept_in_which_a_call_fails_changes_all_files_or_none_and_says_which_stay_changed(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, name: str, every: int, *, is_once: bool
+) -> None:
+    """As on a full disk. A call may fail after its effect, as a sync of the folder does."""
+    before, folders = tree(desk.work), folders_in(desk.work)
+    have_failed = False
+    for first in range(1, 60, every):
+        change(Path(desk.copied().folder))
+        with failing(monkeypatch, desk.work, name, first, is_once=is_once) as count:
+            found = desk.accepted()
+        assert bool(found.problems) != bool(found.done)
+        now = tree(desk.work)
+        if found.problems:
+            have_failed = True
+            assert {path for path in {*now, *before} if now.get(path) != before.get(path)} == {*found.changed}
+            assert found.changed or folders_in(desk.work) == folders
+        if found.changed:
+            assert not is_once
+            desk.undone()
+        assert desk.accepted().problems == ()
+        desk.undone()
+        assert (tree(desk.work), folders_in(desk.work)) == (before, folders)
+        if len(count) < first:
+            assert have_failed
+            return
+    raise AssertionError("it never ends")
+
+
+@contextmanager
+def failing(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, name: str, first: int, *, is_once: bool
+) -> Iterator[list[int]]:
+    """The calls of `os` with this name fail in a folder from the first one on, or only that one: a sync after it has
+    done its work."""
+    plain, count = getattr(os, name), list[int]()
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        at = named.get("dir_fd", named.get("dst_dir_fd", arguments[0]))
+        done = plain(*arguments, **named) if name == "fsync" else None
+        if isinstance(at, int) and Path(f"/proc/self/fd/{at}").readlink().is_relative_to(folder):
+            count.append(at)
+            if len(count) == first or (len(count) > first and not is_once):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return done if name == "fsync" else plain(*arguments, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, name, call)
+        yield count
+
+
+def folders_in(work: Path) -> set[str]:
+    return {
+        str(path.relative_to(work)) for path in work.rglob("*") if path.is_dir() and not path.is_symlink()
+    }
 
 
 @pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.long)])
@@ -224,6 +298,7 @@ def test_a_workspace_that_is_too_large_is_refused_and_what_is_ignored_is_left_ou
         "d",
         "gone",
         "small",
+        "turned",
     ]
     assert [each.partition(":")[0] for each in copy.copied.left_out] == ["big"]
     monkeypatch.setattr(copying, "MAX_ENTRIES", 3)

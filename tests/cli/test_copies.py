@@ -43,7 +43,8 @@ def test_a_copy_that_was_restored_from_a_backup_is_still_the_copy(desk: Desk) ->
     restored_from_backup(copies.beside(desk.home.folder))
     found = desk.waits(copy)
     assert found is not None
-    assert [each.path for each in found.changes] == ["a.txt", "d", "d/x", "gone", "link", "new/deep/b"]
+    changed = ["a.txt", "d", "d/x", "gone", "link", "new/deep/b", "turned", "turned/deep/in"]
+    assert [each.path for each in found.changes] == changed
     assert desk.accepted().problems == ()
     assert tree(desk.work) == after
 

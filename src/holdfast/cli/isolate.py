@@ -123,6 +123,7 @@ def _row(found: Accepted) -> dict[str, Any]:
         "session": found.session,
         "accepted": [each.path for each in found.done],
         "refused": [{"path": each.path, "reason": each.reason} for each in found.problems],
+        "changed": list(found.changed),
         "skipped": list(found.skipped),
         "branches": list(found.branches),
     }
@@ -140,9 +141,10 @@ def accepted_lines(found: Accepted) -> Iterator[Line | str]:
     for path in found.skipped:
         why = f": it may have been put aside. Read it, then name it with {_ALLOW}." if is_aside(path) else ""
         yield [Span("left out  ", "yellow"), neutral(path), why]
+    for path in found.changed:
+        yield [Span("stays changed  ", "red"), neutral(path), ": it could not be changed back"]
     if found.problems:
-        done = "No file was changed. The new branches stay." if found.branches else "Nothing was changed."
-        yield f"{done} Leave files out with --skip PATH, or change the workspace, and accept again."
+        yield _after_problems(found)
         return
     if not found.done and not found.skipped and not found.branches:
         stays = "There was nothing to accept. The copy stays until you discard it:  "
@@ -154,6 +156,13 @@ def accepted_lines(found: Accepted) -> Iterator[Line | str]:
         yield "Changed permissions stay after an undo."
     if found.skipped:
         yield ["The copy stays with what was left out:  ", _discarding(found.session)]
+
+
+def _after_problems(found: Accepted) -> str:
+    if found.changed:
+        return "When what failed is mended, complete it by accepting again, or take it back with `holdfast undo`."
+    done = "No file was changed. The new branches stay." if found.branches else "Nothing was changed."
+    return f"{done} Leave files out with --skip PATH, or change the workspace, and accept again."
 
 
 def _discarding(session: str) -> Span:

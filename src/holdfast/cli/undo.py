@@ -103,7 +103,7 @@ async def put_files_back(
         found = Found(session, [each for each in todo.files if each.before != each.after], todo.kept)
     else:
         outcome = await put_back(workshop, session, sender(), why, plan)
-        found = Found(session, *outcome)
+        found = Found(session, outcome.done, outcome.kept)
     row = await store.session(session)
     folder = row.workspace if row is not None else ""
     is_copy = copies.beside(home.folder) in Path(folder).parents

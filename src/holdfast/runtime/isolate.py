@@ -86,6 +86,8 @@ class Accepted(msgspec.Struct, frozen=True):
     done: tuple[FileRestore, ...] = ()
     problems: tuple[KeptFile, ...] = ()
     """Why no file was changed."""
+    changed: tuple[str, ...] = ()
+    """The files that were changed all the same, and could not be changed back. The next command completes it."""
     skipped: tuple[str, ...] = ()
     """What stays in the copy: it was to be left out, or it was put aside there."""
     branches: tuple[str, ...] = ()
@@ -270,6 +272,8 @@ async def accept(
     """
     async with visiting(workshop.store, workshop.clock, session, principal, NOT_DONE) as visit:
         before = await _completed(workshop, visit)
+        if before.changed:
+            return before
         found = await _copy_at_rest(workshop, home, visit)
         if found is None:
             return replace(before, is_copy=bool(before.done))
@@ -288,11 +292,11 @@ async def accept(
         elif waits.problem:
             problems.append(KeptFile(COMMITS, waits.problem))
         if problems:
-            return Accepted(session, (), tuple(problems), shown)
+            return Accepted(session, (), tuple(problems), (), shown)
         done = before.done
         branches, problem = await asyncio.to_thread(_taken, workshop, session, found, tips)
         if problem:
-            return Accepted(session, (), (KeptFile(COMMITS, problem),), shown)
+            return Accepted(session, (), (KeptFile(COMMITS, problem),), (), shown)
         states = {each.path: each.after for each in wanted}
         if files:
             begun = Accepting(session, visit.fold.state.seq, states, not shown)
@@ -302,14 +306,14 @@ async def accept(
                 workshop, visit, FilesRestoring("accept", principal.label, (), tuple(files))
             )
             if outcome.kept:
-                return Accepted(session, (), outcome.kept, shown, branches)
+                return Accepted(session, (), outcome.kept, outcome.halfway, shown, branches)
             done += outcome.done
         if shown:
             rest = replace(found, copied=_rebased(found.copied, states), accepting=None)
             await asyncio.to_thread(copies.write, home, rest)
         elif wanted or branches:
             await asyncio.to_thread(copies.drop, home, found.folder)
-        return Accepted(session, done, (), shown, branches)
+        return Accepted(session, done, (), (), shown, branches)
 
 
 def _taken(workshop: Workshop, session: str, copy: Copy, tips: Sequence[Tip]) -> tuple[tuple[str, ...], str]:
@@ -338,6 +342,8 @@ async def _completed(workshop: Workshop, visit: Visit, *, is_accepting: bool = T
             hint=f"Complete it with `holdfast accept {session}`, or take it back with `holdfast undo {session}`.",
         )
     outcome = await finish(workshop, visit, left)
+    if outcome.halfway:
+        return Accepted(session, (), outcome.kept, outcome.halfway)
     return Accepted(session, outcome.done if left.why == "accept" else ())
 
 

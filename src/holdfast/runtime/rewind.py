@@ -73,7 +73,7 @@ async def rewind(
                 return rewind_of(records, at_seq, look)
 
             done = await put_back(workshop, branch, principal, "rewind", plan)
-            outcome = Rewound(branch, *done)
+            outcome = Rewound(branch, done.done, done.kept)
         await _take_over(workshop, lease, branch)
         return outcome
 

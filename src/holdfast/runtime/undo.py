@@ -38,6 +38,8 @@ class PutBack(NamedTuple):
     done: tuple[FileRestore, ...]
     """Those that were changed."""
     kept: tuple[KeptFile, ...]
+    halfway: tuple[str, ...] = ()
+    """The files of an `accept` that were changed and could not be changed back. The next command completes it."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ async def put_back(
         left = open_restore(records)
         if left is not None:
             outcome = await finish(workshop, visit, left)
-            if left.why == why:
+            if left.why == why or outcome.halfway:
                 return outcome
             records = [readable(each) for each in await workshop.store.read(session)]
         todo = await todo_of(workshop, session, records, plan)
@@ -101,9 +103,9 @@ async def put_back(
 
 
 async def finish(workshop: Workshop, visit: Visit, intent: FilesRestoring) -> PutBack:
-    """Do what an intent says, and record the outcome."""
+    """Do what an intent says, and record the outcome, unless an `accept` ended halfway."""
     shelf = await shelf_of(workshop, visit.fold.session)
-    reasons = await asyncio.to_thread(_put_all_back, workshop.own, intent, shelf, visit.lease.check)
+    reasons, halfway = await asyncio.to_thread(_put_all_back, workshop.own, intent, shelf, visit.lease.check)
     failed = {path for path, _ in reasons}
     done = tuple(
         goal
@@ -115,21 +117,32 @@ async def finish(workshop: Workshop, visit: Visit, intent: FilesRestoring) -> Pu
     elif intent.why != "accept":
         done = tuple(goal for goal in done if goal.before != goal.after)
     kept = (*intent.kept, *(KeptFile(*each) for each in reasons))
-    await visit.tell(Restored(intent.why, tuple(goal.path for goal in done), kept))
-    return PutBack(done, kept)
+    if not halfway:
+        await visit.tell(Restored(intent.why, tuple(goal.path for goal in done), kept))
+    return PutBack(done, kept, halfway)
 
 
 def _put_all_back(
     own: OwnPlaces, intent: FilesRestoring, shelf: restoring.Shelf, check: Check
-) -> list[tuple[str, str]]:
-    """Return the files that stay as they are, each with the reason. What is accepted changes all files or none."""
+) -> tuple[list[tuple[str, str]], tuple[str, ...]]:
+    """Return the files that stay as they are, each with the reason, and those of an `accept` that are changed all the
+    same. What is accepted changes all files or none.
+    """
     reasons = _in_order(own, intent.files, shelf, check)
+    by_path = {goal.path: goal for goal in intent.files}
     if intent.why == "accept" and reasons:
+        # All of them: what failed may have changed its file, or made folders. A file that something else changed in
+        # this moment stays: the next command tells it from what was accepted.
+        back = [_reversed(goal) for goal in intent.files]
         failed = {path for path, _ in reasons}
-        back = [_reversed(goal) for goal in intent.files if goal.path not in failed]
-        # A file that something else changed in this moment stays: the next command tells it from what was accepted.
-        reasons += _in_order(own, back, shelf, check)
-    return reasons
+        left = [
+            each
+            for each in _in_order(own, back, shelf, check)
+            if restoring.has(own, by_path[each[0]], shelf.images)
+        ]
+        reasons += [each for each in left if each[0] not in failed]
+        return reasons, tuple(path for path, _ in left)
+    return [each for each in reasons if not restoring.has(own, by_path[each[0]], shelf.images)], ()
 
 
 def _in_order(

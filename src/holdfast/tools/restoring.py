@@ -22,6 +22,7 @@ from holdfast.policy.paths import above
 from holdfast.protocol.ports import Check
 from holdfast.protocol.tools import FileRestore
 from holdfast.storage.images import IMAGE_BYTES, Images
+from holdfast.tools import writing
 from holdfast.tools.blocking import Refused
 from holdfast.tools.own import OwnPlaces, identity
 from holdfast.tools.workspace import (
@@ -37,7 +38,16 @@ from holdfast.tools.workspace import (
     refuse_other_kinds,
     refuse_protected,
 )
-from holdfast.tools.writing import changed, content_hash, is_same, listable, permissions, replace_file, sweep
+from holdfast.tools.writing import (
+    changed,
+    content_hash,
+    is_same,
+    listable,
+    missing_folders,
+    permissions,
+    replace_file,
+    sweep,
+)
 from holdfast.views import edits
 
 LINK = stat.S_IFLNK
@@ -69,8 +79,7 @@ def look_at(own: OwnPlaces, images: Images, where: edits.Place) -> edits.Found:
         return edits.Found("", odd=_ELSEWHERE)
     try:
         with place(Root(where.workspace, own), where.path, follows_last=False) as found:
-            facts = look(found)
-            if facts is not None and stat.S_ISDIR(facts.st_mode) and found.path == where.path:
+            if _is_folder(found, where.path):
                 return edits.Found("", odd=f"{where.path} is a folder, not a file.")
             _refuse_other(where.path, found)
             mark, mode = state_of(found, images)
@@ -133,14 +142,14 @@ def put_back(
     root = Root(goal.workspace, own)
     if not goal.after and _is_under_link(goal.workspace, goal.path):
         return ""  # there is no such file
+    new_folders = 0
     try:
         with place(root, goal.path, follows_last=False) as found:
+            if not goal.after and _is_folder(found, goal.path):
+                return ""  # nor here
             _refuse_other(goal.path, found)
-            if found.folder_fd != MISSING:
-                with listable(found) as folder:
-                    if (at := identity(os.fstat(folder))) not in swept:
-                        sweep(folder)
-                        swept.add(at)
+            new_folders = missing_folders(found)
+            _sweep(found, swept)
             facts, (now, mode) = look(found), state_of(found, shelf.images)
             if mode == LINK not in (goal.before_mode, goal.mode):
                 return _ELSEWHERE
@@ -153,17 +162,46 @@ def put_back(
         with place(root, goal.path, makes_folders=bool(goal.after), follows_last=False) as found:
             if now and _kept(found, goal.path, shelf, mode) != now:
                 return edits.CHANGED
-            if not goal.after:
-                _remove(found, goal.path, facts, check)
-            elif goal.mode == LINK:
-                _link(found, goal.path, content, facts, check)
-            else:
-                replace_file(found, goal.path, content, facts, check, goal.mode, is_swept=True)
+            _make(found, goal, content, facts, check)
     except NotAFolder as error:
         return _reason(error) if goal.after else ""
     except (Refused, OSError) as error:
+        writing.remove_folders(root, goal.path, new_folders, check)
         return _reason(error)
     return ""
+
+
+def _sweep(found: Place, swept: set[tuple[int, int]]) -> None:
+    if found.folder_fd != MISSING:
+        with listable(found) as folder:
+            if (at := identity(os.fstat(folder))) not in swept:
+                sweep(folder)
+                swept.add(at)
+
+
+def _make(
+    found: Place, goal: FileRestore, content: bytes, facts: os.stat_result | None, check: Check
+) -> None:
+    """Make a place what it is to be."""
+    if not goal.after:
+        _remove(found, goal.path, facts, check)
+    elif goal.mode == LINK:
+        _link(found, goal.path, content, facts, check)
+    else:
+        replace_file(found, goal.path, content, facts, check, goal.mode, is_swept=True)
+
+
+def has(own: OwnPlaces, goal: FileRestore, images: Images) -> bool:
+    """Return whether a place has what it was to get: a call may fail after its effect, as a sync of the folder."""
+    found = look_at(own, images, edits.Place(goal.workspace, goal.path))
+    if found.problem or found.sha256 != goal.after:
+        return False
+    return not goal.after or goal.mode in (0, found.mode)
+
+
+def _is_folder(found: Place, path: str) -> bool:
+    facts = look(found)
+    return facts is not None and stat.S_ISDIR(facts.st_mode) and found.path == path
 
 
 def _kept(found: Place, path: str, shelf: Shelf, mode: int) -> str:
