@@ -280,7 +280,8 @@ class App:
             context=self._context(),
         )
         sandbox, own = next(iter(self.sandboxes), None), own_places(self.home, self.environ)
-        told = notices(settings, config.budgets, sandbox, factory(_UNFIT)(settings, own) if sandbox else "")
+        unfit = factory(_UNFIT)(settings, own, sandbox.backend) if sandbox else ""
+        told = notices(settings, config.budgets, sandbox, unfit)
         return Chosen(settings, (*told, *config.left_out(settings.model.facts), *config.warnings))
 
     def _context(self) -> Context:

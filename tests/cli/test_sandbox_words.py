@@ -73,7 +73,10 @@ def test_a_run_says_at_once_that_no_command_runs_in_such_a_workspace(cli: Cli) -
     cli.configure(WALLS)
     model = cli.model(calls("shell", command="echo written > a.txt"), says("Done."))
     done = cli("run", "go", "-m", model, "--autonomy", "full", "-w", str(cli.folder))
-    assert f"because Holdfast's own files are in it ({cli.home})." in " ".join(done.err.split())
+    assert (
+        f"workspace: Holdfast's own files are in it ({cli.home}). Work in a smaller folder (-w DIR)"
+        in " ".join(done.err.split())
+    )
     assert "Commands run in a sandbox" not in done.err
     assert not (cli.folder / "a.txt").exists()
 
@@ -106,6 +109,5 @@ def test_a_home_is_not_refused_because_of_what_is_not_in_it(cli: Cli) -> None:
     home.mkdir()
     cli.environ["HOME"] = str(home)
     done = cli("run", "go", "-m", cli.model(says("Done.")), "-w", str(home))
-    assert f"No command runs in this workspace, because it is, or holds, the home folder {home}." in " ".join(
-        done.err.split()
-    )
+    told = f"No command runs in a sandbox in this workspace: it is, or holds, the home folder {home}."
+    assert told in " ".join(done.err.split())

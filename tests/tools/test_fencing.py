@@ -763,7 +763,7 @@ def test_the_settings_of_the_user_are_protected_wherever_a_command_may_write(
     walls = replace(WALLS, write=() if where == "workspace" else (str(top),))
     assert fences.fence(str(workspace), walls).protected == (str(file),)
     file.unlink()
-    with pytest.raises(Refused, match="looks for its settings in"):
+    with pytest.raises(Refused, match="looks for settings"):
         fences.fence(str(workspace), walls)
 
 

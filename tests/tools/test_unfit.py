@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 from pathlib import Path
@@ -10,16 +11,23 @@ import pytest
 
 from holdfast.policy.protected import Own
 from holdfast.protocol.allowed import is_of_kernel
+from holdfast.protocol.fence import Backend
 from holdfast.protocol.settings import Walls
 from holdfast.tools import unfit as unfit_module
 from holdfast.tools.own import OwnPlaces, own_places
-from holdfast.tools.unfit import unfit
+from holdfast.tools.unfit import SMALLER, unfit
 
 pytestmark = pytest.mark.requirement("L2", "C12")
 
 
-def why(workspace: Path | str, own: OwnPlaces = OwnPlaces(), **walls: tuple[str, ...]) -> str:  # noqa: B008 - frozen
-    return unfit(os.path.realpath(workspace), Walls("bubblewrap", **walls), own, "/nobody")
+def why(
+    workspace: Path | str,
+    own: OwnPlaces = OwnPlaces(),  # noqa: B008 - frozen
+    backend: Backend = "bubblewrap",
+    **walls: tuple[str, ...],
+) -> str:
+    told = unfit(os.path.realpath(workspace), Walls(backend, **walls), own, "/nobody", backend)
+    return told.removesuffix(f". {SMALLER}")
 
 
 @pytest.fixture
@@ -88,10 +96,47 @@ def test_no_command_runs_where_it_could_make_the_settings_of_the_next_run(dotfil
     elif kind == "a file":
         file.touch()
     own = own_places(Own((str(dotfiles / "none"),), (str(file),)))
-    told = f"Holdfast looks for its settings in {file}, and a command could put a file there"
-    for found in (why(dotfiles / "ws", own), why(dotfiles / "other", own, write=(str(dotfiles / "ws"),))):
-        assert found == ("" if kind == "a file" else told)
+    told = f"has a place where Holdfast looks for settings ({file}), and a command could put a file there"
+    named = why(dotfiles / "other", own, write=(str(dotfiles / "ws"),))
+    assert why(dotfiles / "ws", own) == ("" if kind == "a file" else f"it {told}")
+    assert named == (
+        ""
+        if kind == "a file"
+        else f"{dotfiles}/ws {told}. Take it out of [sandbox] write, or name a smaller folder there."
+    )
     assert why(dotfiles / "kept" / "holdfast", own) == ""
+
+
+@pytest.mark.parametrize("what", ["settings", "package", "home"])
+def test_under_landlock_no_command_may_change_what_another_holdfast_uses_meanwhile(
+    dotfiles: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """What a command changes there is put back when it has ended. It may run for hours."""
+    folder = dotfiles / "more"
+    (file := folder / "config.toml").touch()
+    own = own_places(
+        Own(
+            (str(folder / "blobs" if what == "home" else dotfiles / "none"),),
+            (str(file),) * (what == "settings"),
+        )
+    )
+    if what == "package":
+        monkeypatch.setattr(unfit_module, "OURS", (f"{folder}/venv",))
+    assert why(dotfiles / "other", own, "bubblewrap", write=(str(folder),)) == ""
+    told = why(dotfiles / "other", own, "landlock", write=(str(folder),))
+    assert told.startswith(f"{folder} holds what Holdfast itself uses ({folder}/")
+    assert "Take it out of [sandbox] write" in told
+    if what != "home":
+        assert why(folder, own, "bubblewrap") == ""
+        assert why(folder, own, "landlock").startswith(f"it holds what Holdfast itself uses ({folder}/")
+
+
+@pytest.mark.parametrize("backend", ["bubblewrap", "landlock"])
+def test_no_command_runs_in_the_code_of_holdfast_or_of_its_python(backend: Backend) -> None:
+    for module in (unfit_module, json):
+        assert "lies in the code of Holdfast or of its Python" in why(
+            Path(module.__file__ or "").parent, backend=backend
+        )
 
 
 @pytest.mark.parametrize("path", ["/proc", "/proc/self", "/sys/kernel", "/dev", "/dev/pts"])

@@ -14,10 +14,7 @@ from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.settings import Settings
 
 _SHOWN = 5
-_NO_COMMAND = (
-    "No command runs in this workspace, because {why}. Files can be read and written. "
-    "-w DIR names a smaller folder."
-)
+_NO_COMMAND = "No command runs in a sandbox in this workspace: {why}"
 _UNASKED = " Unknown programs run there without a question, and without network."
 
 
@@ -28,7 +25,8 @@ def notices(settings: Settings, budgets: Budgets, sandbox: Finding | None, unfit
         settings: The settings of the run.
         budgets: The budgets of the home.
         sandbox: What is known of its sandbox; None: it has none.
-        unfit: Why no command may run in the workspace in a sandbox, as the end of a sentence; empty if it may.
+        unfit: Why no command may run in the workspace in a sandbox, as the end of a sentence, and what to do, as
+            another one; empty if one may.
 
     Raises:
         UsageError: a cost limit or a budget was set, and what the model costs is not known.

@@ -25,6 +25,8 @@ OURS = tuple(
     )
 )
 """These folders may lie in the workspace. A virtual environment takes its library from another Python."""
+CODE = (str(Path(os.__file__).parent), str(Path(__file__).resolve().parents[1]))
+"""The library of Python, and the package."""
 _PACKAGES = frozenset({"site-packages", "dist-packages"})
 
 

@@ -35,7 +35,7 @@ from holdfast.sandbox.system import is_shown
 from holdfast.tools.aside import seen, there
 from holdfast.tools.baseline import older
 from holdfast.tools.blocking import Refused, in_thread
-from holdfast.tools.folders import ADVICE, GIT, NO_COMMANDS, Folder, Folders, deep_in_git, fixed
+from holdfast.tools.folders import GIT, NO_COMMANDS, Folder, Folders, deep_in_git, fixed
 from holdfast.tools.git_folders import FOLDERS, OF_OTHERS, trees_elsewhere
 from holdfast.tools.git_identity import git_identity
 from holdfast.tools.git_made import is_loose
@@ -484,8 +484,8 @@ class Fences:
         return {os.path.join(self._home, ".gitconfig"): identity} if identity else {}
 
     def _check(self, workspace: str, walls: Walls) -> None:
-        if why := unfit(workspace, walls, self._own, self._home):
-            raise Refused(f"{NO_COMMANDS}: {why}. {ADVICE}")
+        if why := unfit(workspace, walls, self._own, self._home, self.backend(walls)):
+            raise Refused(f"{NO_COMMANDS}: {why}")
 
     def _homes(self) -> list[str]:
         """Return Holdfast's own folders and files, beside which no command may run. A key may lie in a workspace."""

@@ -1,5 +1,5 @@
-"""Says where no command may run in a sandbox, because it could reach there what no sandbox shows, or lead Holdfast to
-settings of its own.
+"""Says where no command may run in a sandbox, because it could reach there what no sandbox shows, or change what
+Holdfast itself runs or obeys.
 """
 
 # Paths are compared as text.
@@ -19,7 +19,10 @@ from pathlib import Path
 from holdfast.policy.paths import is_inside, is_within
 from holdfast.policy.protected import Own
 from holdfast.protocol.allowed import is_of_kernel
+from holdfast.protocol.fence import Backend
 from holdfast.protocol.settings import Settings, Walls
+from holdfast.sandbox.installed import CODE, OURS
+from holdfast.sandbox.proxy import libraries
 from holdfast.tools.led import way
 from holdfast.tools.own import OwnPlaces, own_places
 
@@ -33,6 +36,9 @@ _OF_KERNEL = frozenset({
     "nfsd", "proc", "pstore", "rpc_pipefs", "securityfs", "selinuxfs", "sysfs", "tracefs",
 })  # fmt: skip
 """The file systems in which files are ways to speak to the kernel."""
+SMALLER = "Work in a smaller folder (-w DIR); files can be read and written with the file tools."
+_TAKE_OUT = "Take it out of [sandbox] write, or name a smaller folder there."
+_MEANWHILE = "Landlock keeps it only by putting it back afterwards, and another Holdfast could use it before"
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
@@ -41,23 +47,42 @@ def real(path: str) -> str:
     return os.path.realpath(os.path.expanduser(path))
 
 
-def unfit_in(settings: Settings, own: Mapping[str, tuple[str, ...]]) -> str:
+def unfit_in(settings: Settings, own: Mapping[str, tuple[str, ...]], backend: Backend) -> str:
     """Return the same as `unfit` for this user, with the fields of an `Own`."""
     home = os.path.expanduser("~")  # `Path.home` may raise
     workspace = os.path.realpath(settings.tools.workspace)
-    return unfit(workspace, settings.policy.walls, own_places(Own(**own)), os.path.realpath(home))
+    return unfit(workspace, settings.policy.walls, own_places(Own(**own)), os.path.realpath(home), backend)
 
 
-def unfit(workspace: str, walls: Walls, own: OwnPlaces, home: str) -> str:
-    """Return why no command may run in a workspace, as the end of a sentence; empty if it may.
+def unfit(workspace: str, walls: Walls, own: OwnPlaces, home: str, backend: Backend) -> str:
+    """Return why no command may run in a workspace, as the end of a sentence, and what to do, as another one.
+    Empty if commands may run.
 
     Args:
         workspace: The workspace, with every link followed.
         walls: What the settings show of the rest.
         own: Holdfast's own files.
         home: The folder of the user, with every link followed.
+        backend: The sandbox of commands.
     """
+    if why := _private(workspace, own, home):
+        return f"{why}. {SMALLER}"
     written, read = [*map(real, walls.write)], map(real, walls.read)
+    mounts = _mounts()
+    for path in (workspace, *read, *written):
+        if is_of_kernel(path) or _has_kernel(path, mounts):
+            return f"{path} is, or holds, a folder in which the kernel can be changed. {SMALLER}"
+    named = (os.path.expanduser(each) for each in (*walls.read, *walls.write))
+    if why := _misled((workspace, *written), own, named):
+        return f"{why}. {SMALLER}"
+    for path in (workspace, *written):
+        if why := _changing(path, own, backend):
+            return f"it {why}. {SMALLER}" if path == workspace else f"{path} {why}. {_TAKE_OUT}"
+    return ""
+
+
+def _private(workspace: str, own: OwnPlaces, home: str) -> str:
+    """Return why a workspace is nobody's to run commands in: it is a home, or has Holdfast's own files."""
     for each in (home, *_homes_of_others()):
         if is_inside(workspace, each):
             return f"it is, or holds, the home folder {each}"
@@ -69,12 +94,23 @@ def unfit(workspace: str, walls: Walls, own: OwnPlaces, home: str) -> str:
     for each in own.homes:  # a key may lie in a workspace
         if each not in own.keys and is_inside(workspace, each):
             return f"Holdfast's own files are in it ({each})"
-    mounts = _mounts()
-    for path in (workspace, *read, *written):
-        if is_of_kernel(path) or _has_kernel(path, mounts):
-            return f"{path} is, or holds, a folder in which the kernel can be changed"
-    named = (os.path.expanduser(each) for each in (*walls.read, *walls.write))
-    return _misled((workspace, *written), own, named)
+    return ""
+
+
+def _changing(folder: str, own: OwnPlaces, backend: Backend) -> str:
+    """Return what a command could change there that Holdfast itself runs or obeys, as the end of a sentence."""
+    for file in own.settings:
+        if is_inside(folder, file) and not _is_file(file):
+            return f"has a place where Holdfast looks for settings ({file}), and a command could put a file there"
+    for each in CODE:
+        if is_inside(each, folder):
+            return f"lies in the code of Holdfast or of its Python ({each})"
+    if backend == "landlock":
+        # Under bubblewrap these are read-only.
+        for each in (*own.settings, *own.homes, *OURS, *libraries()):
+            if each not in own.keys and is_inside(folder, each):
+                return f"holds what Holdfast itself uses ({each}). {_MEANWHILE}"
+    return ""
 
 
 def _misled(changed: Collection[str], own: OwnPlaces, named: Iterable[str]) -> str:
@@ -88,9 +124,6 @@ def _misled(changed: Collection[str], own: OwnPlaces, named: Iterable[str]) -> s
     for link in own.links:
         if is_within(changed, link):
             return f"the link {link} leads to Holdfast's own files, and a command could replace it"
-    for file in own.settings:
-        if is_within(changed, file) and not _is_file(file):
-            return f"Holdfast looks for its settings in {file}, and a command could put a file there"
     # A command could have made it a moment ago, in place of the folder that the person named.
     for link in (link for path in named for link in way(path)[0]):
         if is_within(changed, link):
