@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from importlib.machinery import all_suffixes
@@ -106,3 +107,44 @@ def test_what_python_runs_whenever_it_starts_is_put_aside_whatever_its_end_and_o
     assert found == [str(top)]
     assert put_right({}, found).changed == (str(top),)
     assert not list(Folders().controlling(str(tmp_path), ()))
+
+
+@pytest.mark.requirement("C12", "L2")
+@pytest.mark.parametrize("name", [".vscode", ".husky", "head", ".npmrc"])
+@pytest.mark.parametrize("target", ["file/y", "SELF", "x" * 300, "gone"])
+def test_a_link_that_leads_nowhere_hides_nothing_of_its_folder(
+    tmp_path: Path, name: str, target: str
+) -> None:
+    """A repository may bring one. To ask whether it is a folder fails, in several ways."""
+    touch(tmp_path / ".env", tmp_path / ".envrc", tmp_path / "sub" / ".envrc", tmp_path / "file")
+    before = {path for folder in Folders().below(str(tmp_path)) for path in (*folder.fixed, *folder.masked)}
+    (tmp_path / name).symlink_to(name if target == "SELF" else target)
+    folders = Folders()
+    for found in (folders.below(str(tmp_path)), folders.controlling(str(tmp_path), ())):
+        looked = [*found]
+        assert before <= {path for folder in looked for path in (*folder.fixed, *folder.masked)}
+        assert not [folder for folder in looked if folder.fault or folder.is_shut]
+    changed = put_right(
+        {}, [path for folder in looked for path in (*folder.fixed, *folder.fixed_links)]
+    ).changed
+    assert str(tmp_path) not in changed
+
+
+@pytest.mark.requirement("C12", "L2")
+def test_a_folder_that_cannot_be_read_for_a_moment_stays_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What commands left is put right later. Only a path that is too long can never be read."""
+    touch(tmp_path / "src" / ".envrc")
+    scan = os.scandir
+
+    def fail(path: str) -> object:
+        if path == str(tmp_path / "src"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", fail)
+    with pytest.raises(OSError, match=r"src cannot be read \(Input/output error\)"):
+        [*Folders().controlling(str(tmp_path), ())]
+    with pytest.raises(Refused, match="src cannot be read"):
+        [*Folders().below(str(tmp_path))]

@@ -8,6 +8,7 @@ Remembers what each folder has in it until the folder changes. What a fence make
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections import deque
@@ -111,8 +112,13 @@ class Folders:
             top: Where to begin.
             closed: What was closed before. It stays so.
             deep: How many folders deep; None: to the bottom.
+
+        Raises:
+            OSError: a folder cannot be read now.
         """
         for folder in self._walked(top, deep, closed):
+            if folder.fault and not folder.fixed_links:
+                raise OSError(folder.fault)
             if folder.fixed or folder.fixed_links or folder.opened:
                 yield folder
 
@@ -173,7 +179,10 @@ def _looked_at(path: str, left: int | None, known: Folder | None) -> Folder | No
         return _shut(path)
     except OSError as error:
         shown = path if len(path) <= _SHOWN_CHARS else f"{path[:_SHOWN_CHARS]}..."
-        return Folder(0, fixed_links=(path,), fault=f"{shown} cannot be read ({error.strerror})")
+        # Nobody can ever look into a path that is too long, so the folder itself may be one that controls programs.
+        # What fails for another reason, as a disk that does not answer, may be read later.
+        own = (path,) if error.errno == errno.ENAMETOOLONG else ()
+        return Folder(0, fixed_links=own, fault=f"{shown} cannot be read ({error.strerror})")
 
 
 def _shut(path: str) -> Folder:
@@ -222,10 +231,10 @@ def _read(path: str, changed_ns: int, left: int | None) -> Folder:
                         masked.append(os.path.realpath(entry.path))
                     continue
                 if has_fixed and may_be_fixed(entry.name):
-                    here = [*fixed(entry.path, entry.name, is_folder=entry.is_dir())]
+                    here = [*fixed(entry.path, entry.name, is_folder=_is_folder(entry))]
                     found += here
                     fixed_links += [entry.path] if here and entry.is_symlink() else []
-                    fixed_links += _lists(entry.path) if entry.name == GIT and entry.is_dir() else []
+                    fixed_links += _lists(entry.path) if entry.name == GIT and _is_folder(entry) else []
                 if entry.is_dir(follow_symlinks=False):
                     if _is_followed(entry.name, left, is_git=is_git):
                         folders.append((entry.path, _depth(entry.name, left)))
@@ -242,6 +251,16 @@ def _read(path: str, changed_ns: int, left: int | None) -> Folder:
         count,
         is_at_rest=not is_fresh(changed_ns, read_ms),
     )
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Return whether something is a folder, or a link to one. Of a link that leads through a file, in a circle or to
+    where nobody may look, `is_dir` would raise the error of a folder that is gone or closed.
+    """
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
 
 
 def _lists(folder: str) -> list[str]:
