@@ -54,7 +54,7 @@ SHELL = (
     Mutation(
         "a file outside of the workspace is proved",
         "tools/named.py",
-        "        elif not is_inside(self._workspace, real):",
+        "        elif not self._is_shown(word, real):",
         "        elif False:",
         JUDGES,
     ),

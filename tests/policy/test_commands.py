@@ -13,7 +13,7 @@ from holdfast.policy.commands import parsed
 from holdfast.policy.rules import judge, strictest
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.rules import PolicyRule
-from holdfast.protocol.settings import Policy, settings_with
+from holdfast.protocol.settings import Policy, Walls, settings_with
 from holdfast.protocol.tools import Decision, ToolSpec
 from holdfast.tools.facts import facts_of
 from holdfast.tools.own import OwnPlaces
@@ -40,11 +40,19 @@ def ws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def verdict(
-    ws: Path, text: str, autonomy: str = "supervised", hosts: tuple[str, ...] = (), **listed: Any
+    ws: Path,
+    text: str,
+    autonomy: str = "supervised",
+    hosts: tuple[str, ...] = (),
+    walls: Walls = Walls(),  # noqa: B008 - frozen
+    **listed: Any,
 ) -> Decision:
     rules = {name: tuple(map(PolicyRule, texts)) for name, texts in listed.items()}
     made = settings_with(
-        ModelFacts("x", "x"), str(ws), policy=Policy(allowed_hosts=hosts, **rules), autonomy=autonomy
+        ModelFacts("x", "x"),
+        str(ws),
+        policy=Policy(allowed_hosts=hosts, walls=walls, **rules),
+        autonomy=autonomy,
     )
     return strictest(judge(facts_of(SHELL, {"command": text}, made, OwnPlaces())))
 
@@ -152,6 +160,41 @@ def test_what_is_denied_is_denied_however_it_is_spelled(ws: Path, text: str, rul
     for autonomy in ("supervised", "full"):
         found = verdict(ws, text, autonomy)
         assert (found.verdict, found.rule) == ("deny", rule)
+
+
+@pytest.mark.requirement("C12", "L2")
+@pytest.mark.parametrize(
+    ("text", "shown", "hidden"),
+    [
+        ("cat {read}/a.txt", "allow", "deny"),
+        ("cat {write}/a.txt && ls {write}", "allow", "deny"),
+        ("cd {read} && cat a.txt", "allow", "deny"),
+        ("cp a.txt {write}/new.txt", "allow", "deny"),
+        ("cat {read}/*.txt", "allow", "deny"),
+        ("echo hi > {write}/a.txt", "ask", "deny"),
+        ("cp a.txt {read}/new.txt", "deny", "deny"),
+        ("cat {read}/../x", "deny", "deny"),
+        ("cat {read}/out/hosts", "deny", "deny"),
+        ("cat {read}/.env", "deny", "deny"),
+        ("echo x > {write}/.envrc", "deny", "deny"),
+    ],
+)
+def test_commands_may_name_what_their_sandbox_shows_beside_the_workspace(
+    ws: Path, tmp_path: Path, text: str, shown: str, hidden: str
+) -> None:
+    for name in ("read", "write"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.txt").write_text("text")
+        (tmp_path / name / "out").symlink_to("/etc")
+    (tmp_path / "x").write_text("beside")
+    command = text.format(read=tmp_path / "read", write=tmp_path / "write")
+    named = {"read": (str(tmp_path / "read"),), "write": (str(tmp_path / "write"),)}
+    assert verdict(ws, command, walls=Walls("auto", **named)).verdict == shown
+    for without in (Walls("unsafe", **named), Walls("auto")):
+        found = verdict(ws, command, walls=without)
+        assert found.verdict == hidden
+        if found.rule == "outside":
+            assert ("[sandbox] read, or write" in found.reason) is (without.backend == "auto")
 
 
 @pytest.mark.requirement("C12")

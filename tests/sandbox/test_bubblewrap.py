@@ -232,6 +232,20 @@ async def test_a_folder_with_a_secret_in_a_protected_one_cannot_be_changed(
 
 
 @pytest.mark.requirement("L2")
+async def test_a_folder_that_a_person_lets_commands_change_need_not_be_there(
+    processes: Processes, scene: Scene
+) -> None:
+    """An example is a cache that nothing has made yet."""
+    missing = str(scene.outside / "cache")
+    scene.fence = replace(scene.fence, writable=(*scene.fence.writable, missing))
+    ended = await ran(processes, scene, f"echo begun; echo x > {missing}/y")
+    assert (ended.output.split("\n")[0], bool(ended.exit_code)) == ("begun", True)
+    (scene.outside / "cache").mkdir()
+    assert (await ran(processes, scene, f"echo x > {missing}/y")).exit_code == 0
+    assert (scene.outside / "cache" / "y").read_text() == "x\n"
+
+
+@pytest.mark.requirement("L2")
 async def test_what_lies_in_a_masked_folder_is_masked_with_it(processes: Processes, scene: Scene) -> None:
     """A link to a folder may have the name of a secret: `.env -> .git`."""
     inside = [str(scene.workspace / "conf" / name) for name in ("id_rsa", "hooks", "more")]

@@ -131,6 +131,16 @@ def test_under_landlock_no_command_may_change_what_another_holdfast_uses_meanwhi
         assert why(folder, own, "landlock").startswith(f"it holds what Holdfast itself uses ({folder}/")
 
 
+@pytest.mark.parametrize("path", ["/usr", "/usr/local", "/usr/local/bin", "/usr/lib", "/etc", "/bin"])
+def test_no_command_may_change_the_programs_of_the_system(tmp_path: Path, path: str) -> None:
+    """Root could, and the next command, or Holdfast, would run them outside."""
+    for found in (why(path), why(tmp_path, write=(path,))):
+        assert "from where programs outside of every sandbox come" in found
+    assert "Take it out of [sandbox] write, or name a smaller folder" in found
+    for other in ("/usr/src", "/opt", "/etc/nginx", "/usr/local/share"):
+        assert "programs" not in why(tmp_path, write=(other,))
+
+
 @pytest.mark.parametrize("backend", ["bubblewrap", "landlock"])
 def test_no_command_runs_in_the_code_of_holdfast_or_of_its_python(backend: Backend) -> None:
     for module in (unfit_module, json):

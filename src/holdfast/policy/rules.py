@@ -69,6 +69,7 @@ _SENDS_REQUESTS = frozenset({"http_request"})
 """Built-in tools of which the same holds if they only ask, without a body."""
 
 _SOCKETS = ("/dev/tcp/", "/dev/udp/")
+_SHOWN = "A person can show its folder to commands with [sandbox] read, or write."
 """What a shell takes for a connection when it is the target of a redirection."""
 
 SANDBOXED = "sandboxed"
@@ -298,7 +299,9 @@ def outside_files(facts: Facts) -> Decision | None:
     """Deny files outside of the workspace to commands that use them for certain."""
     if not facts.outside:
         return None
-    return _deny("outside", f"{facts.outside} is outside of the workspace. Work without it.")
+    # Without a sandbox, these settings show nothing.
+    advice = "" if facts.policy.walls.backend == "unsafe" else f" {_SHOWN}"
+    return _deny("outside", f"{facts.outside} is outside of the workspace. Work without it.{advice}")
 
 
 def own_places(facts: Facts) -> Decision | None:

@@ -235,7 +235,8 @@ def _with_interpreter(fence: Fence) -> Fence:
 
 
 def _as_it_is(fence: Fence) -> Fence:
-    """Return the fence without what cannot be mounted: what is hidden anyway, and what may be read and is not there.
+    """Return the fence without what cannot be mounted: what is hidden anyway, and what a person names that is not
+    there.
 
     Raises:
         SandboxUnavailable: it has too many places, or a folder has become a link, or something that must be masked or
@@ -246,7 +247,9 @@ def _as_it_is(fence: Fence) -> Fence:
     masked, writable, protected = (
         _outside(fence.masked, each) for each in (fence.masked, fence.writable, fence.protected)
     )
+    # What a person names may not be there yet, as a cache. The workspace is.
     readable = _outside(masked, filter(os.path.lexists, fence.readable))
+    writable = (*writable[:1], *filter(os.path.lexists, writable[1:]))
     hidden = {*masked}
     protected = tuple(path for path in protected if path not in hidden)
     if moved := next((path for path in (*masked, *protected) if not os.path.lexists(path)), ""):

@@ -54,18 +54,12 @@ _PUBLIC = frozenset({
     b"CERTIFICATE", b"TRUSTED CERTIFICATE", b"X509 CERTIFICATE", b"CERTIFICATE REQUEST", b"NEW CERTIFICATE REQUEST",
     b"X509 CRL", b"PUBLIC KEY", b"RSA PUBLIC KEY", b"DH PARAMETERS", b"EC PARAMETERS", b"PGP PUBLIC KEY BLOCK",
 })  # fmt: skip
-_PROGRAMS = frozenset(
-    {
-        "/usr/local/sbin",
-        "/usr/local/bin",
-        "/usr/sbin",
-        "/usr/bin",
-        "/sbin",
-        "/bin",
-        "/run/current-system/sw/bin",
-    }
-)
+PROGRAMS = (
+    "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/run/current-system/sw/bin",
+)  # fmt: skip
 """Where programs of the system are, also where root may change them."""
+LOADED = ("/usr/local/lib", "/usr/lib", "/lib", "/lib64", "/usr/libexec", "/etc")
+"""Where what they load is, and what they obey."""
 _MOST_OPEN_FILES = 4096
 _IN_TURN = 32
 """How many of the places that the kernel watches are asked before a command, too, whether they have changed: it
@@ -181,7 +175,7 @@ def program_outside(name: str) -> str:
     for folder in os.get_exec_path():
         if found := shutil.which(name, path=folder) if folder.startswith("/") else None:
             real = os.path.realpath(found)
-            if os.path.dirname(real) in _PROGRAMS or not any(
+            if os.path.dirname(real) in PROGRAMS or not any(
                 map(_may_change, (real, *map(str, Path(real).parents)))
             ):
                 return real

@@ -35,6 +35,7 @@ from holdfast.tools.named import WordFacts
 from holdfast.tools.ours import IsOurs, nothing_is_ours
 from holdfast.tools.own import OwnPlaces
 from holdfast.tools.patch import paths_in
+from holdfast.tools.unfit import real
 from holdfast.tools.workspace import PathRefused, Root, place
 
 MAX_WORDS = 20_000
@@ -100,17 +101,28 @@ def _named_by(
     texts: tuple[str, ...], settings: Settings, own: OwnPlaces, is_ours: IsOurs, glance: int | None
 ) -> dict[str, Any]:
     """Return what commands say and name."""
-    workspace = settings.tools.workspace
+    workspace, walls = settings.tools.workspace, settings.policy.walls
     home = os.environ.get("HOME") or os.path.expanduser("~")
     commands = tuple([parsed(text, home, workspace) for text in texts])
-    words, found = _words_of(commands, workspace, own, is_ours, glance)
+    shown = (
+        [[], []] if walls.backend == "unsafe" else [[*map(real, each)] for each in (walls.read, walls.write)]
+    )
+
+    def looked(commands: Iterable[Command]) -> tuple[list[PathWord], WordFacts]:
+        """Return the words of commands that may be paths, and where they lead."""
+        words = list(islice(chain.from_iterable(map(words_of, commands)), MAX_WORDS + 1))
+        found = WordFacts(workspace, own, is_ours, glance, *shown)
+        found.look_at(dict.fromkeys(words[:MAX_WORDS]))
+        return words, found
+
+    words, found = looked(commands)
     if (found.outside or found.unproved) and any(map(moves, commands)):
         there = [folders_there(each, workspace) for each in commands]
         if any(there):
             commands = tuple(
                 [parsed(text, home, workspace, known) for text, known in zip(texts, there, strict=True)]
             )
-            words, found = _words_of(commands, workspace, own, is_ours, glance)
+            words, found = looked(commands)
     programs = list(islice(_programs(commands, settings), MAX_PROGRAMS + 1))
     too_many = len(words) > MAX_WORDS or len(programs) > MAX_PROGRAMS
     return {
@@ -123,16 +135,6 @@ def _named_by(
         "outside": found.outside,
         "programs": tuple(programs[:MAX_PROGRAMS]),
     }
-
-
-def _words_of(
-    commands: Iterable[Command], workspace: str, own: OwnPlaces, is_ours: IsOurs, glance: int | None
-) -> tuple[list[PathWord], WordFacts]:
-    """Return the words of commands that may be paths, and where they lead."""
-    words = list(islice(chain.from_iterable(map(words_of, commands)), MAX_WORDS + 1))
-    found = WordFacts(workspace, own, is_ours, glance)
-    found.look_at(dict.fromkeys(words[:MAX_WORDS]))
-    return words, found
 
 
 def commands_of(spec: ToolSpec, values: dict[str, Any]) -> Iterator[str]:

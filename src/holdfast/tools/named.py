@@ -11,7 +11,7 @@ import stat
 from collections.abc import Collection, Iterator, Sequence
 from fnmatch import fnmatchcase
 
-from holdfast.policy.paths import is_inside, is_kernel_path, malformed, secret_rule
+from holdfast.policy.paths import is_inside, is_kernel_path, is_within, malformed, secret_rule
 from holdfast.policy.protected import WILDCARDS, fits_wildcards, is_matched
 from holdfast.policy.rules import PathFact
 from holdfast.policy.simple import Found
@@ -50,6 +50,8 @@ class WordFacts:
         own: Holdfast's own places.
         is_ours: Whether a file is as a file tool wrote it.
         glance: After how many names `look_at` raises `LooksLong`; None: never.
+        readable: What else commands may read in their sandbox, with every link followed.
+        writable: What else they may read and change there.
     """
 
     def __init__(
@@ -58,6 +60,8 @@ class WordFacts:
         own: OwnPlaces,
         is_ours: IsOurs = nothing_is_ours,
         glance: int | None = None,
+        readable: Collection[str] = (),
+        writable: Collection[str] = (),
     ) -> None:
         self.paths: list[PathFact] = []
         self.unproved = ""
@@ -71,6 +75,8 @@ class WordFacts:
         self._workspace = workspace
         self._top = f"{workspace.rstrip('/')}/"
         self._own = own
+        self._writable = (workspace, *writable)
+        self._readable = (*self._writable, *readable)
         self._entries = MAX_ENTRIES
         self._found = MAX_FOUND
         self._glance = glance
@@ -227,7 +233,7 @@ class WordFacts:
         """Note a file that is not in the workspace for certain, or whose content would be lost."""
         if not word.is_sure:
             self._doubt(word, "is known only when the command runs", is_bounded=True)
-        elif not is_inside(self._workspace, real):
+        elif not self._is_shown(word, real):
             if self._is_led_inside(word):
                 self._doubt(word, "is outside of the workspace if a `cd` before it fails", is_bounded=True)
             else:
@@ -238,6 +244,10 @@ class WordFacts:
             self._doubt(word, "stands for several files that would change" if wild else self._lost_with(real))
         elif word.replaces and is_there and _has_content(real) and not self._is_ours(real):
             self._doubt(word, "exists already, and its content would be lost")
+
+    def _is_shown(self, word: PathWord, real: str) -> bool:
+        """Return whether a path lies where the command may read, or change what it changes."""
+        return is_within(self._readable if word.access == "read" else self._writable, real)
 
     def _is_led_inside(self, word: PathWord) -> bool:
         """Return whether a word leads to something in the workspace if every `cd` before it works. It is there, or
@@ -294,7 +304,7 @@ class WordFacts:
             if word.text.startswith(_WILD) and path[len(real) :].lstrip("/").startswith("-"):
                 self._doubt(word, "matches a name that programs take for an option")
             target = os.path.realpath(path)
-            if not is_inside(self._workspace, target):
+            if not self._is_shown(word, target):
                 self._doubt(word, "matches a link that leads out of the workspace", is_bounded=True)
             if secret_rule(path) or secret_rule(target):
                 self.paths.append(

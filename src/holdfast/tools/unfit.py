@@ -23,6 +23,7 @@ from holdfast.protocol.fence import Backend
 from holdfast.protocol.settings import Settings, Walls
 from holdfast.sandbox.installed import CODE, OURS
 from holdfast.sandbox.proxy import libraries
+from holdfast.sandbox.system import LOADED, PROGRAMS
 from holdfast.tools.led import way
 from holdfast.tools.own import OwnPlaces, own_places
 
@@ -105,6 +106,9 @@ def _changing(folder: str, own: OwnPlaces, backend: Backend) -> str:
     for each in CODE:
         if is_inside(each, folder):
             return f"lies in the code of Holdfast or of its Python ({each})"
+    for each in (*PROGRAMS, *LOADED):
+        if is_inside(folder, os.path.realpath(each)):
+            return f"holds {each}, from where programs outside of every sandbox come"
     if backend == "landlock":
         # Under bubblewrap these are read-only.
         for each in (*own.settings, *own.homes, *OURS, *libraries()):
