@@ -87,6 +87,11 @@ class Command:
         walls = Walls(backend, write=write)  # type: ignore[arg-type]
         self._launch = asyncio.run(fences.around(launch, str(workspace), walls))
 
+    @property
+    def protected(self) -> tuple[str, ...]:
+        assert self._launch.fence is not None
+        return self._launch.fence.protected
+
     def begin(self) -> None:
         self._launch.check()
 
@@ -153,6 +158,24 @@ def ended(process: subprocess.Popen[str]) -> None:
     process.stdin.write("\n")
     process.stdin.flush()
     assert process.stdout.readline() == "ended\n"
+
+
+@BOTH
+def test_what_one_command_makes_is_not_protected_from_another_one(
+    workspace: Path, home: str, backend: str
+) -> None:
+    """It is put aside when the first one ends. The sandbox of the other would take that for a change, and end it."""
+    fences = fences_of(backend, home)
+    before = Command(fences, workspace, backend, "s:0").protected
+    one = Command(fences, workspace, backend, "s:1")
+    one.begin()
+    (workspace / ".envrc").write_text("evil")
+    (workspace / "a").mkdir()
+    (workspace / "a" / ".claude").mkdir()
+    assert Command(fences, workspace, backend, "s:2").protected == before
+    one.end()
+    (workspace / ".envrc").write_text("of a person")
+    assert {*Command(fences, workspace, backend, "s:3").protected} == {*before, str(workspace / ".envrc")}
 
 
 @BOTH

@@ -414,7 +414,10 @@ class Fences:
                 others = still_there(self._traces.beside(fence.writable))
                 if not others and (is_shared or has_others(workspace)):
                     raise Refused(_ELSEWHERE)
-                return fence, older(trace, others, self._places) if others else trace
+                if not others:
+                    return fence, trace
+                trace = older(trace, others, self._places)
+                return _without_new(fence, look, trace.before), trace
 
         fence, trace = await in_thread(looked)
         held: dict[str, int] = {}
@@ -490,6 +493,15 @@ class Fences:
     def _homes(self) -> list[str]:
         """Return Holdfast's own folders and files, beside which no command may run. A key may lie in a workspace."""
         return [path for path in self._own.homes if path not in self._own.keys]
+
+
+def _without_new(fence: Fence, look: _Look, before: Collection[str]) -> Fence:
+    """Return the fence without the protection of what others have made that still run. It is put aside when they end,
+    and a sandbox would take that for a change of what it protects.
+    """
+    new = {each for path in look.fixed if path not in before and (each := there(path))}
+    new.update(map(os.path.realpath, tuple(new)))
+    return replace(fence, protected=tuple(path for path in fence.protected if path not in new))
 
 
 def _trace(fence: Fence, look: _Look, beside: int, kept: Kept | None) -> Trace:
