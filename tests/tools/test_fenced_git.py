@@ -52,6 +52,14 @@ def worktree(folder: Path) -> Path:
     return folder / "tree"
 
 
+def worktree_of_linked(folder: Path) -> Path:
+    """A worktree whose main repository has a `.git` that links elsewhere."""
+    tree = worktree(folder)
+    (folder / "main" / ".git").rename(folder / "store")
+    (folder / "main" / ".git").symlink_to("../store")
+    return tree
+
+
 def submodule(folder: Path) -> Path:
     made(folder / "library")
     git(made(folder / "main"), "submodule", "--quiet", "add", str(folder / "library"), "library")
@@ -86,7 +94,7 @@ async def ran(workspace: Path, command: str) -> Ended:
         await processes.aclose()
 
 
-KINDS = [plain, worktree, submodule, linked, linked_out]
+KINDS = [plain, worktree, worktree_of_linked, submodule, linked, linked_out]
 
 
 @pytest.mark.requirement("L2")

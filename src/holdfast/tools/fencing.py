@@ -44,7 +44,7 @@ from holdfast.tools.led import Leads, way
 from holdfast.tools.moved import held_open, inodes, still_there
 from holdfast.tools.other_names import OtherNames
 from holdfast.tools.own import OwnPlaces, own_places
-from holdfast.tools.repository import find
+from holdfast.tools.repository import Repository, find
 from holdfast.tools.trace import Trace
 from holdfast.tools.traces import Traces
 from holdfast.tools.turns import has_others
@@ -232,15 +232,18 @@ class Fences:
             Refused: no command may run in such a workspace.
         """
         self._check(workspace, walls)
+        repository = self._elsewhere(workspace, walls)
+        shown = (repository.common, repository.folder) if repository else ()
+        ways = (*walls.read, *walls.write, *([repository.named] if repository else ()))
         return Fence(
-            writable=(workspace, *self._repository(workspace, walls), *map(real, walls.write)),
+            writable=(workspace, *shown, *map(real, walls.write)),
             readable=_readable(walls.read, readable, self._home),
             private=(self._home,),
             files=self._files((*walls.read, *walls.write)),
             memory_bytes=walls.memory_bytes,
             file_bytes=walls.file_bytes,
             hosts=tuple(hosts),
-            links=dict(_links((*walls.read, *walls.write))),
+            links=dict(_links(ways)),
             processes=walls.processes,
             cpu_s=walls.cpu_s,
         )
@@ -456,18 +459,23 @@ class Fences:
         return backend
 
     def _repository(self, workspace: str, walls: Walls) -> Sequence[str]:
-        """Return the folders of a repository that lies elsewhere, as a worktree's and a submodule's do. One that does
-        not lead back to the workspace is not shown, unless a link leads there and it belongs to nobody else.
+        """Return the folders of the repository if it lies elsewhere."""
+        repository = self._elsewhere(workspace, walls)
+        return (repository.common, repository.folder) if repository else ()
+
+    def _elsewhere(self, workspace: str, walls: Walls) -> Repository | None:
+        """Return the repository if it lies elsewhere, as a worktree's and a submodule's do. One that does not lead
+        back to the workspace is not shown, unless a link leads there and it belongs to nobody else.
         """
         try:
             repository = find(workspace, self._own, takes_link=self._is_lasting(workspace, walls))
         except (Refused, OSError):
-            return ()
+            return None
         if repository.top != workspace or is_inside(workspace, repository.folder):
-            return ()
+            return None
         if is_inside(repository.folder, workspace) or is_inside(repository.common, self._home):
-            return ()
-        return repository.common, repository.folder
+            return None
+        return repository
 
     def _is_lasting(self, workspace: str, walls: Walls) -> bool:
         """Return whether `.git` is a link that no command which still runs has made or can lead elsewhere."""

@@ -62,7 +62,7 @@ _UNDER_WAY = {
 
 
 class Repository(msgspec.Struct, frozen=True):
-    """A repository that a workspace belongs to. All paths are absolute, with every link followed."""
+    """A repository that a workspace belongs to. All paths are absolute; but for `named`, every link is followed."""
 
     top: str
     """The folder of the working tree: the workspace, or one above it."""
@@ -70,6 +70,8 @@ class Repository(msgspec.Struct, frozen=True):
     """The folder with HEAD and the index."""
     common: str
     """The folder with refs, objects and config. A linked working tree shares it with others."""
+    named: str
+    """The path by which git finds `folder`, with links as they are."""
 
 
 class View(msgspec.Struct, frozen=True):
@@ -105,7 +107,8 @@ def find(workspace: str, own: OwnPlaces, *, takes_link: bool = False) -> Reposit
     if not top:
         raise Refused("The workspace is not in a git repository.")
     entry = os.path.join(top, ".git")
-    folder = os.path.realpath(entry if os.path.isdir(entry) else _named_in(entry, top))
+    named = entry if os.path.isdir(entry) else _named_in(entry, top)
+    folder = os.path.realpath(named)
     is_users = not is_inside(workspace, entry)
     if not is_users and not is_inside(workspace, folder):
         is_users = _leads_back(folder, entry, own)
@@ -128,7 +131,7 @@ def find(workspace: str, own: OwnPlaces, *, takes_link: bool = False) -> Reposit
                 f"The repository names {common}, outside the workspace, for its objects (commondir)."
             )
         _refuse_borrowed_objects(common)
-    return Repository(top, folder, common)
+    return Repository(top, folder, common, named)
 
 
 def borrowed(repository: Repository) -> Sequence[str]:
