@@ -16,6 +16,7 @@ from holdfast.cli import commands
 from holdfast.cli.commands import COMMANDS, Row
 from tests.cli.broken import SECRET
 from tests.cli.conftest import Filled, Holdfast
+from tests.edge import nursery
 
 MOST_MODULES = 300
 """How many a page of help may load; 227 today. `benchmarks.imports` measures the time."""
@@ -75,13 +76,8 @@ def test_every_command_is_there_and_shows_an_example(holdfast: Holdfast, row: Ro
 @pytest.mark.parametrize("command", [["sessions"], ["show", "last"], ["fsck"]])
 def test_a_home_of_somebody_else_is_exit_9(home: Filled, command: list[str]) -> None:
     user = NOBODY if os.geteuid() == 0 else os.geteuid()
-    child = subprocess.run(
-        [sys.executable, "-c", CALLED_AS, str(user), str(home.folder), *command],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    words = [str(user), str(home.folder), *command]
+    child = nursery.run(words, code=CALLED_AS, text=True, timeout=120, cwd=home.folder, env={"HOME": "/"})
     home.folder.chmod(0o700)
     assert child.returncode == 9, child.stderr
     assert re.search(rf"^holdfast: {home.folder}\S* cannot be", child.stderr, re.MULTILINE)
@@ -129,7 +125,12 @@ def test_a_path_that_cannot_be_is_no_bug(
 
 
 @pytest.mark.parametrize(
-    "arguments", [["run", "x", "-m", "script:m"], ["sessions", "--home", "h"], ["trust"]]
+    "arguments",
+    [
+        ["run", "x", "-m", "script:m"],
+        pytest.param(["sessions", "--home", "h"], marks=pytest.mark.long),
+        pytest.param(["trust"], marks=pytest.mark.long),
+    ],
 )
 def test_a_folder_that_was_removed_under_the_command_is_exit_2(tmp_path: Path, arguments: list[str]) -> None:
     gone = tmp_path / "gone"
@@ -255,7 +256,9 @@ def test_looking_makes_no_home(holdfast: Holdfast, tmp_path: Path) -> None:
     assert not folder.exists()
 
 
-@pytest.mark.parametrize("arguments", [["tools", "--json"], ["show", "nobody", "--json"]])
+@pytest.mark.parametrize(
+    "arguments", [["tools", "--json"], pytest.param(["show", "nobody", "--json"], marks=pytest.mark.long)]
+)
 def test_a_reader_that_leaves_early_is_no_error(home: Filled, arguments: list[str]) -> None:
     command = [sys.executable, "-m", "holdfast", *arguments, "--home", str(home.folder)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
@@ -278,7 +281,7 @@ def test_an_answer_that_finds_no_space_is_told(home: Filled) -> None:
     assert child.stderr == b"holdfast: The output could not be written: no space is left on the device.\n"
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+@pytest.mark.parametrize("encoding", ["ascii", pytest.param("latin-1", marks=pytest.mark.long)])
 def test_any_text_can_be_shown_whatever_the_locale(home: Filled, encoding: str) -> None:
     child = subprocess.run(
         [sys.executable, "-m", "holdfast", "show", "cli:demo", "--timeline", "--home", str(home.folder)],

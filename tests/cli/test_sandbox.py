@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import pytest
 
 from holdfast.protocol.traffic import SHOWN_LINES
 from tests.cli.processes import Cli, calls, says
+from tests.edge import nursery
 from tests.edge.machine import Finished
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
@@ -41,9 +41,8 @@ main()
 
 
 def without_landlock(cli: Cli, *words: str) -> subprocess.CompletedProcess[str]:
-    argv, environ = [sys.executable, "-c", WITHOUT_LANDLOCK, *words], os.environ | cli._environ()
-    return subprocess.run(
-        argv, cwd=cli.workspace, env=environ, capture_output=True, text=True, timeout=100, check=False
+    return nursery.run(
+        words, code=WITHOUT_LANDLOCK, cwd=cli.workspace, env=cli._environ(), text=True, timeout=100
     )
 
 
@@ -51,16 +50,15 @@ TRUSTING = """
 import sys
 from holdfast.cli.main import main
 from holdfast.sandbox import system
-system._PROGRAMS = {sys.argv.pop(1)}
+system.PROGRAMS = {sys.argv.pop(1)}
 main()
 """
 """As if a folder belonged to the system."""
 
 
 def trusting(cli: Cli, folder: Path, *words: str) -> Finished:
-    argv, environ = [sys.executable, "-c", TRUSTING, str(folder), *words], os.environ | cli._environ()
-    done = subprocess.run(
-        argv, cwd=cli.workspace, env=environ, capture_output=True, text=True, timeout=100, check=False
+    done = nursery.run(
+        [str(folder), *words], code=TRUSTING, cwd=cli.workspace, env=cli._environ(), text=True, timeout=100
     )
     return Finished(done.returncode, done.stdout, done.stderr)
 

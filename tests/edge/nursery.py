@@ -59,21 +59,24 @@ _ONLY_OF_POPEN = frozenset(
 """Options that a fork of a nursery does not obey."""
 
 
-def start(words: Sequence[str], *, is_loaded_anew: bool = False, **options: Any) -> subprocess.Popen[Any]:
+def start(
+    words: Sequence[str], *, code: str = "", is_loaded_anew: bool = False, **options: Any
+) -> subprocess.Popen[Any]:
     """Start `holdfast` with these words, and the options of `Popen`.
 
+    `code`: a program that is run instead, with these words as its arguments.
     `is_loaded_anew`: it loads its modules itself. It does so too where its environment changes how they are loaded.
     """
-    is_large = sum(map(len, words)) > _MOST_CHARS
+    is_large = len(code) + sum(map(len, words)) > _MOST_CHARS
     is_special = not _ONLY_OF_POPEN.isdisjoint(options) or _changes_loading(options["env"])
     if is_loaded_anew or is_large or is_special:
         is_at_terminal = options.pop("is_at_terminal", False)
         return subprocess.Popen(
-            [sys.executable, "-m", "holdfast", *words],
+            [sys.executable, *(("-c", code) if code else ("-m", "holdfast")), *words],
             **({"preexec_fn": lambda: os.login_tty(0)} if is_at_terminal else {}),
             **options,
         )
-    return Child(words, **options)
+    return Child(words, code=code, **options)
 
 
 def run(words: Sequence[str], *, timeout: float, **options: Any) -> subprocess.CompletedProcess[Any]:
@@ -122,16 +125,18 @@ def _changes_loading(environ: Mapping[str, str]) -> bool:
 class Child(subprocess.Popen[Any]):
     """A process that a nursery forked. It tells the end of the process, whose parent it is."""
 
-    def __init__(self, words: Sequence[str], *, is_at_terminal: bool = False, **options: Any) -> None:
-        self._is_at_terminal = is_at_terminal
+    def __init__(
+        self, words: Sequence[str], *, code: str = "", is_at_terminal: bool = False, **options: Any
+    ) -> None:
+        self._code, self._is_at_terminal = code, is_at_terminal
         self._reading = threading.Lock()
         super().__init__(list(words), **options)
 
     def _execute_child(self, args: Any, *rest: Any) -> None:
         _, _, _, _, cwd, env, *_, child_in, our_in, our_out, child_out, our_err, child_err = rest[:15]
         request = {
-            "words": args, "cwd": os.fspath(cwd), "environ": dict(env), "is_at_terminal": self._is_at_terminal,
-            "streams": [0, 1, 2],
+            "words": args, "code": self._code, "cwd": os.fspath(cwd), "environ": dict(env), "streams": [0, 1, 2],
+            "is_at_terminal": self._is_at_terminal,
         }  # fmt: skip
         ours, theirs = socket.socketpair()
         fds = [given if given >= 0 else own for own, given in enumerate((child_in, child_out, child_err))]
@@ -277,16 +282,21 @@ def become(request: dict[str, Any], fds: Sequence[int]) -> None:
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["environ"])
-    sys.argv = ["holdfast", *request["words"]]
+    code = request.get("code", "")
+    sys.argv = ["-c" if code else "holdfast", *request["words"]]
     folder = os.environ.get("PYTHONPATH", "")
     if folder == str(CUSTOMIZED):
         runpy.run_path(str(CUSTOMIZED / "sitecustomize.py"))
     elif folder:
         sys.path.insert(1, folder)
     try:
-        runpy.run_module("holdfast", run_name="__main__", alter_sys=False)
+        if code:
+            exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
+        else:
+            runpy.run_module("holdfast", run_name="__main__", alter_sys=False)
     except SystemExit as end:
         _exit(end.code)
+    _exit(0)
 
 
 def _exit(code: object) -> None:
