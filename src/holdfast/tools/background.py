@@ -151,7 +151,9 @@ class Process:
         """Return why it has no network, or has lost it, if that matters; empty otherwise."""
         if self.is_cut:
             return CUT
-        said = Ended("exited", 0, self.output.whole()[-LOOKED_AT_CHARS:], self.output.end)
+        said = Ended(
+            "exited", 0 if self.has_succeeded else 1, self.output.whole()[-LOOKED_AT_CHARS:], self.output.end
+        )
         return cut_off(said, self._fence, self._policy)
 
     async def news(self, seen: int, timeout_s: float | None = None) -> None:

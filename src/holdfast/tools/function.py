@@ -37,6 +37,7 @@ from holdfast.tools.limits import limited, over
 from holdfast.tools.results import result_of
 from holdfast.tools.signature import Signature, describe
 from holdfast.tools.threads import Threads, raisable
+from holdfast.tools.unreached import note
 from holdfast.tools.web import redactor_of
 from holdfast.tools.within import cause, failure
 from holdfast.tools.workspace import Root
@@ -313,6 +314,7 @@ class FunctionTool(Generic[P, R]):
         if returned.status == "error":
             raised = msgspec.structs.replace(ended, exit_code=1, output=f"{text}\n{returned.detail}")
             text += f"\n[{why}]" if (why := cause(raised, launch.fence, backend)) else ""
+            text += note(raised, launch, context)
         text += aside.told(ended.put_right, context.workspace)
         return msgspec.structs.replace(returned, text=text, requests=ended.requests)
 

@@ -132,7 +132,7 @@ def cause(ended: Ended, fence: Fence | None, backend: Backend) -> str:
         return found
     if backend != "landlock" or not has_said(ended, r"permission denied|operation not permitted"):
         return ""
-    if has_no_network(fence) and is_barred(ended):
+    if fence is not None and is_barred(ended):
         return ""  # `unreached` tells of the network
     return _NO_SHARED if has_said(ended, r"/dev/shm|SemLock|shm_open|sem_open|shared memory") else _REFUSED
 
