@@ -341,4 +341,4 @@ def test_the_work_grows_with_the_length_of_the_words(name: str, unit: str) -> No
         return calls(lambda: uses_of(hostile))
 
     work(1)
-    assert work(300) <= 2.5 * work(150) + 500
+    assert work(200) <= 2.5 * work(100) + 500

@@ -71,7 +71,7 @@ def calls(work: Callable[[], object]) -> int:
 @pytest.mark.parametrize("name", UNITS)
 def test_twice_the_length_of_a_hostile_command_needs_about_twice_the_calls(tmp_path: Path, name: str) -> None:
     gate(tmp_path, "ls")
-    once, twice = (calls(lambda n=n: gate(tmp_path, text_of(name, n))) for n in (600, 1_200))
+    once, twice = (calls(lambda n=n: gate(tmp_path, text_of(name, n))) for n in (400, 800))
     assert twice <= 2.5 * once + 500
 
 

@@ -122,7 +122,7 @@ def played(stage: Stage, scenario: Scenario, made: list[Dispatcher], faults: Fau
 
 
 @pytest.mark.requirement("H1", "C8")
-@pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("every", [13, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("scenario", [SERVES, STOPS], ids=lambda each: each.name)
 def test_whenever_it_crashes_nothing_is_left_and_the_model_is_told(
     stage: Stage, made: list[Dispatcher], scenario: Scenario, every: int

@@ -109,7 +109,7 @@ def test_model_and_user_are_warned_once_for_each_budget(volatile: Stage) -> None
     assert replay(played.session, "test:scenario", played.records).differences == ()
 
 
-@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("every", [19, pytest.param(1, marks=pytest.mark.long)])
 def test_a_crash_at_any_moment_leaves_nothing_reserved_and_exceeds_nothing(stage: Stage, every: int) -> None:
     scenario = scene(day=60_000)
     whole = run(stage, scenario)

@@ -153,6 +153,7 @@ def check_pairs(body: dict[str, Any]) -> None:
 
 
 @pytest.mark.requirement("C9", "C14", "L6", "L2-02", "B8")
+@pytest.mark.parametrize("stage", ["volatile", pytest.param("sqlite", marks=pytest.mark.long)], indirect=True)
 @pytest.mark.parametrize("turns", [60, pytest.param(510, marks=pytest.mark.long)])
 def test_a_fact_of_turn_3_is_used_after_many_compactions(stage: Stage, turns: int) -> None:
     reader = Reader(turns, "good")

@@ -328,7 +328,7 @@ def test_a_full_inbox_refuses_clearly_and_what_it_took_is_not_lost(stage: Stage)
 
 
 @pytest.mark.requirement("B8", "C8", "L2-06")
-@pytest.mark.parametrize("count", [40, pytest.param(200, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [20, pytest.param(200, marks=pytest.mark.long)])
 def test_many_sessions_begun_and_stopped_at_random_leave_nothing_behind(stage: Stage, count: int) -> None:
     """Some are stopped by a command, some are cancelled like a program that is ended, some end by themselves."""
     threads_before = threading.active_count()

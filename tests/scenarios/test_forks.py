@@ -34,7 +34,7 @@ FORKED = (
 
 
 @pytest.mark.requirement("H2")
-@pytest.mark.parametrize("every", [29, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("every", [59, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", FORKED)
 def test_a_branch_from_any_record_ends_well_and_leaves_its_parent_alone(
     stage: Stage, name: str, every: int

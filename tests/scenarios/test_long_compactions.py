@@ -72,15 +72,18 @@ class Pager:
         """Nothing is open."""
 
 
-def page_text(number: int) -> str:
-    return "".join(f"{number * 7919 + line:019d}\n" for line in range(RESULT_BYTES // 20))
+def page_text(number: int, size: int) -> str:
+    return "".join(f"{number * 7919 + line:019d}\n" for line in range(size // 20))
 
 
 class Meter:
     """Reads pages, and on the way counts calls of functions, or notes what memory holds."""
 
-    def __init__(self, turns: int, stretch: int, *, counts: bool) -> None:
-        self.starts = (SOON, turns - MARGIN - stretch)
+    def __init__(
+        self, turns: int, stretch: int, *, counts: bool, soon: int = SOON, size: int = RESULT_BYTES
+    ) -> None:
+        self.starts = (soon, turns - MARGIN - stretch)
+        self._size = size
         self.calls = [0, 0]
         self.kept: list[list[int]] = [[], []]
         self._stretch = stretch
@@ -91,7 +94,7 @@ class Meter:
         async def page(number: int) -> str:
             """A page."""
             self._look(number)
-            return page_text(number)
+            return page_text(number, self._size)
 
         return (page,)
 
@@ -139,7 +142,7 @@ def compactions(records: Sequence[e.Record]) -> list[e.ContextCompacted]:
     return [record.event for record in records if isinstance(record.event, e.ContextCompacted)]
 
 
-@pytest.mark.parametrize(("turns", "stretch"), [(150, 30), pytest.param(5_000, 500, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("turns", "stretch"), [(100, 20), pytest.param(5_000, 500, marks=pytest.mark.long)])
 def test_a_step_after_many_compactions_takes_what_it_took_after_few(
     volatile: Stage, turns: int, stretch: int
 ) -> None:
@@ -160,11 +163,15 @@ def test_a_step_after_many_compactions_takes_what_it_took_after_few(
 
 
 @pytest.mark.requirement("B8")
-@pytest.mark.parametrize(("turns", "stretch"), [(110, 20), pytest.param(5_000, 100, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("turns", "stretch", "size"),
+    [(60, 10, 2 * RESULT_BYTES), pytest.param(5_000, 100, RESULT_BYTES, marks=pytest.mark.long)],
+)
 def test_memory_is_bounded_by_the_view_and_not_by_what_was_said(
-    durable: Stage, turns: int, stretch: int
+    durable: Stage, turns: int, stretch: int, size: int
 ) -> None:
-    meter = Meter(turns, stretch, counts=False)
+    """Larger pages fill the view after fewer turns."""
+    meter = Meter(turns, stretch, counts=False, soon=SOON * RESULT_BYTES // size, size=size)
 
     async def main(clock: JumpingClock, store: Store, workspace: Path) -> None:
         tracemalloc.start()

@@ -101,7 +101,6 @@ def test_rewriting_one_file_back_and_forth_is_stuck(workspace: Path) -> None:
 
 
 def test_touching_files_without_changing_them_is_stuck(workspace: Path) -> None:
-    stuck(workspace, rounds(runs("touch a.txt"), runs("touch b.txt")))
     stuck(
         workspace,
         rounds(runs("touch a.txt b.txt"), runs("touch  a.txt  # once more"), runs("cp -p c.txt d.txt")),
@@ -133,12 +132,20 @@ def test_the_same_words_without_a_call_end_the_run(workspace: Path) -> None:
     assert (run.status, run.turns) == ("done", 1)
 
 
-def test_searching_with_synonyms_is_stuck(workspace: Path) -> None:
-    words = [f"synonym{number}" for number in range(MOST_TURNS)]
-    stuck(workspace, [asks(("grep", {"pattern": word})) for word in words])
-    stuck(workspace, [runs(f"grep -rn {word} .") for word in words])
-    stuck(workspace, [runs(f"find . -name '*{word}*' 2>/dev/null | head -5") for word in words])
-    stuck(workspace, [asks(("glob", {"pattern": f"**/*{word}*"})) for word in words])
+@pytest.mark.parametrize(
+    "search",
+    [
+        lambda word: asks(("grep", {"pattern": word})),
+        lambda word: runs(f"grep -rn {word} ."),
+        pytest.param(
+            lambda word: runs(f"find . -name '*{word}*' 2>/dev/null | head -5"), marks=pytest.mark.long
+        ),
+        lambda word: asks(("glob", {"pattern": f"**/*{word}*"})),
+    ],
+    ids=["grep", "shell", "find", "glob"],
+)
+def test_searching_with_synonyms_is_stuck(workspace: Path, search: Callable[[str], Line]) -> None:
+    stuck(workspace, [search(f"synonym{number}") for number in range(MOST_TURNS)])
 
 
 def test_searching_with_synonyms_that_find_the_same_is_stuck(workspace: Path) -> None:
@@ -159,11 +166,17 @@ def test_sleeping_briefly_and_looking_is_stuck(workspace: Path) -> None:
 # --- eight honest workloads ---------------------------------------------------------------------
 
 
-def test_renames_are_work(workspace: Path) -> None:
+@pytest.mark.long
+def test_renames_one_by_one_are_work(workspace: Path) -> None:
     for number in range(50):
         (workspace / f"old{number}").write_text("the same")
     honest(lived(workspace, [runs(f"mv old{number} new{number}") for number in range(50)]), 50)
-    # The same command with the same output, but the workspace changes.
+
+
+def test_renames_are_work(workspace: Path) -> None:
+    """The same command with the same output, but the workspace changes."""
+    for number in range(50):
+        (workspace / f"new{number}").write_text("the same")
     script(workspace, "next.sh", "set -- new*; mv $1 done_$1; echo renamed one file")
     honest(lived(workspace, [runs("sh next.sh")] * 40), 40)
 
@@ -187,10 +200,20 @@ def test_steps_of_a_plan_that_are_done_one_by_one_are_work(workspace: Path) -> N
     honest(lived(workspace, lines), 40)
 
 
-def test_paging_is_work(workspace: Path) -> None:
+@pytest.mark.parametrize(
+    "page",
+    [
+        lambda number: reads("long.txt", offset=1 + 100 * number, limit=100),
+        pytest.param(
+            lambda number: runs(f"sed -n {1 + 100 * number},{100 + 100 * number}p long.txt"),
+            marks=pytest.mark.long,
+        ),
+    ],
+    ids=["tool", "shell"],
+)
+def test_paging_is_work(workspace: Path, page: Callable[[int], Line]) -> None:
     (workspace / "long.txt").write_text("".join(f"line {number}\n" for number in range(5_000)))
-    honest(lived(workspace, [reads("long.txt", offset=1 + 100 * n, limit=100) for n in range(50)]), 50)
-    honest(lived(workspace, [runs(f"sed -n {1 + 100 * n},{100 + 100 * n}p long.txt") for n in range(50)]), 50)
+    honest(lived(workspace, [page(number) for number in range(50)]), 50)
 
 
 def test_polling_a_job_that_moves_on_is_work(workspace: Path) -> None:
@@ -202,9 +225,16 @@ def test_polling_a_job_that_moves_on_is_work(workspace: Path) -> None:
     honest(lived(workspace, [runs("sh ../poll.sh")] * 50), 50)
 
 
-@pytest.mark.parametrize("is_same", [False, True], ids=["fewer failures", "the same failure"])
-@pytest.mark.parametrize("is_one_turn", [False, True], ids=["in turn", "in one turn"])
-def test_fix_and_test_is_work(workspace: Path, is_same: bool, is_one_turn: bool) -> None:
+@pytest.mark.parametrize(
+    ("is_one_turn", "is_same"),
+    [
+        (False, True),
+        (True, False),
+        pytest.param(False, False, marks=pytest.mark.long),
+        pytest.param(True, True, marks=pytest.mark.long),
+    ],
+)
+def test_fix_and_test_is_work(workspace: Path, is_one_turn: bool, is_same: bool) -> None:
     failing = "3" if is_same else "$((60 - n))"
     script(
         workspace,
@@ -241,7 +271,7 @@ SWEEPS: dict[str, Callable[[int], Line]] = {
 }
 
 
-ALIKE = {"a silent check", "a search by shell"}
+ALIKE = {"a silent check", "a search tool", "a search by shell"}
 """Sweeps that the others stand for in the everyday suite."""
 
 

@@ -25,8 +25,8 @@ KINDS = ("approve", "deny", "pause", "stop")
 PLAYED = [BY_NAME[name] for name in ("approved", "side by side", "retries", "words join", "reflections")]
 MAX_COMMITS = 40
 
-SWEEPS = pytest.mark.parametrize("sweep", [17, pytest.param(1, marks=pytest.mark.long)])
-"""Every moment before and after a commit in the long suite, every seventeenth one in the everyday one."""
+SWEEPS = pytest.mark.parametrize("sweep", [29, pytest.param(1, marks=pytest.mark.long)])
+"""Every moment before and after a commit in the long suite, every 29th one in the everyday one."""
 
 
 def moments(scenario: Scenario, kind: str, sweep: int) -> list[tuple[int, bool]]:
