@@ -430,8 +430,8 @@ WALLS = (
     Mutation(
         "nobody counts the processes in a sandbox",
         "sandbox/guard.py",
-        "if inside and inside.are_too_many():",
-        "if inside and inside is None:",
+        "elif inside and (limit := inside.limit()):",
+        'elif inside and (limit := ""):',
         "tests/sandbox/test_crowds.py",
     ),
     Mutation(

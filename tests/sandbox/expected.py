@@ -36,7 +36,7 @@ _COMING = (
     "make it in a folder that nobody may list",
 )
 _NO_FILE = "it has the same fence"
-_SHARED = "only the memory of a process itself is counted"
+_SHARED = "only four times `memory` for all processes together is a limit"
 _KNOWN = "known values are masked in what it prints"
 _FACTS = "names and sizes are seen, and no content"
 _WRITTEN = "it is a file of the workspace"

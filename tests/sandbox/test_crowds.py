@@ -18,6 +18,7 @@ from holdfast.sandbox import bubblewrap, landlock, trees
 from holdfast.sandbox.probing import interpreter
 from holdfast.sandbox.process import Processes, clean_environment
 from holdfast.testing.clock import never_over
+from holdfast.tools.within import how_ended
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
 
@@ -58,6 +59,60 @@ async def test_a_command_may_have_as_many_processes_as_its_fence_says_and_no_mor
         ended = await processes.run(call, lambda _: None)
         assert (ended.how, ended.output == "waited\n") == (how, how == "exited")
         assert trees.members({call.key}) == set()
+
+
+MEMORY = """
+import mmap, os, sys, time
+kind, count = sys.argv[1], int(sys.argv[2])
+if kind == "hidden":
+    import ctypes
+    ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
+taken = bytearray(b"x") * (60 << 20)
+if kind == "shared":
+    other = mmap.mmap(-1, count * (60 << 20))
+    for at in range(0, len(other), 4096): other[at] = 1
+for _ in range(0 if kind == "shared" else count - 1):
+    if not os.fork():
+        if kind in ("own", "hidden"):
+            for at in range(0, len(taken), 4096): taken[at] = 2
+        time.sleep(0.5)
+        os._exit(0)
+time.sleep(0.4)
+for _ in range(0 if kind == "shared" else count - 1): os.wait()
+print("done", flush=True)
+"""
+
+
+@pytest.mark.requirement("L11", "L2")
+@pytest.mark.parametrize("backend", ["bubblewrap", "landlock"])
+@pytest.mark.parametrize(
+    ("kind", "count", "how"),
+    [
+        ("own", 3, "exited"),
+        ("own", 12, "memory"),
+        ("forked", 12, "exited"),
+        ("shared", 10, "memory"),
+        ("hidden", 12, "memory"),
+    ],
+)
+async def test_all_processes_of_a_command_together_have_a_limit_of_memory(
+    tmp_path: Path, backend: str, kind: str, count: int, how: str
+) -> None:
+    """What a process has from the one that forked it counts once, as long as neither changes it."""
+    made = {"bubblewrap": bubblewrap.make, "landlock": landlock.make}[backend]()
+    if isinstance(made, Finding):
+        pytest.skip(made.fault)
+    (tmp_path / "take.py").write_text(MEMORY)
+    call = launch(tmp_path, f"exec {sys.executable} take.py {kind} {count}", f"takes {backend}")
+    assert call.fence is not None
+    fence = replace(call.fence, masked=(), memory_bytes=100 << 20)
+    processes = Processes(made)
+    ended = await processes.run(replace(call, fence=fence), lambda _: None)
+    await processes.aclose()
+    assert (ended.how, ended.output) == (how, "done\n" if how == "exited" else "")
+    if how == "memory":
+        assert "what [sandbox] memory allows" in how_ended(ended)
+    assert trees.members({call.key}) == set()
 
 
 @pytest.mark.requirement("L11")

@@ -424,7 +424,7 @@ async def test_many_commands_at_once_do_not_disturb_each_other(processes: Proces
 REQUEST = {
     "until_ms": sys.maxsize, "name": "hf-test", "argv": ["/bin/sleep", "300"], "cwd": "/", "env": {"PATH": "/bin"},
     "has_stdin": False, "has_stderr": False, "pass_fds": [], "given": {}, "opened": {}, "limits": {}, "held": None,
-    "rights": None, "covered": [], "processes": 0,
+    "rights": None, "covered": [], "processes": 0, "memory": 0,
 }  # fmt: skip
 """What a guard is asked."""
 

@@ -53,7 +53,7 @@ class Fence(msgspec.Struct, frozen=True, omit_defaults=True):
     protected: tuple[str, ...] = ()
     """Files and folders within these that cannot be changed, renamed or replaced."""
     memory_bytes: int = MEMORY_BYTES
-    """The data of each process."""
+    """The data of each process. All together may have a few times as much."""
     file_bytes: int = FILE_BYTES
     """The longest file that it may write."""
     processes: int = PROCESSES
@@ -187,6 +187,8 @@ class Launch(msgspec.Struct, frozen=True):
     """A folder that the sandbox makes for it, which is removed when its tree has ended."""
     processes: int = 0
     """How many there may be of its tree at a time; 0: the sandbox counts by itself, or nobody does."""
+    memory_bytes: int = 0
+    """The most memory that its tree may use together; 0: nobody looks. A sandbox sets it."""
     covered: tuple[str, ...] = ()
     """Files that a sandbox mounts something on. Where one is gone by then, it makes an empty one, which is removed
     when the tree has ended."""

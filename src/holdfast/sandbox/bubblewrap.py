@@ -24,7 +24,14 @@ from holdfast.policy.paths import is_inside, is_within
 from holdfast.protocol.fence import Backend, Fence, Finding, Held, Launch
 from holdfast.sandbox import proxy, proxy_tls, seccomp
 from holdfast.sandbox.probing import attempt
-from holdfast.sandbox.system import PRIVATE_BYTES, SYSTEM, limits, program_outside, secrets_of_system
+from holdfast.sandbox.system import (
+    PRIVATE_BYTES,
+    SYSTEM,
+    limits,
+    memory_together,
+    program_outside,
+    secrets_of_system,
+)
 
 PROGRAM = "bwrap"
 LEAVES_OPEN = (
@@ -141,6 +148,7 @@ class Bubblewrap:
             held=held,
             env={**launch.env, "TMPDIR": _TEMPORARY, **variables},
             limits=limits(fence),
+            memory_bytes=memory_together(fence),
         )
 
 

@@ -45,14 +45,44 @@ class _Inside(NamedTuple):
     """A descriptor of its /proc; -1: it has none of its own."""
     most: int
     """How many there may be."""
+    most_bytes: int = 0
+    """How much memory they may use together; 0: nobody looks."""
     mounts: Mounts | None = None
 
-    def are_too_many(self) -> bool:
-        """Return whether there are more than that."""
+    def limit(self) -> str:
+        """Return which of these limits they have passed; empty: none."""
         with contextlib.suppress(OSError):  # it has ended
             found = os.listdir(self.folder) if self.folder >= 0 else _below()
-            return sum(map(str.isdigit, found)) > self.most
-        return False
+            pids = [*filter(str.isdigit, found)]
+            if len(pids) > self.most:
+                return "processes"
+            # What they share counts for each of them here, so this is more than they use. The rest takes longer.
+            resident = sum(map(self._resident_bytes, pids)) if self.most_bytes else 0
+            if resident > self.most_bytes and sum(map(self._share_bytes, pids)) > self.most_bytes:
+                return "memory"
+        return ""
+
+    def _resident_bytes(self, pid: str) -> int:
+        """Return how much memory a process has, also what it shares with others; 0: it has ended."""
+        with contextlib.suppress(OSError):
+            return int(self._told(pid, "statm").split()[1]) * resource.getpagesize()
+        return 0
+
+    def _share_bytes(self, pid: str) -> int:
+        """Return the same with only a part of what it shares. A process may hide this, and not the other."""
+        with contextlib.suppress(OSError):
+            return 1024 * int(self._told(pid, "smaps_rollup").partition(b"\nPss:")[2].split(None, 1)[0])
+        return self._resident_bytes(pid)
+
+    def _told(self, pid: str, file: str) -> bytes:
+        """Return what the kernel tells of a process."""
+        own = self.folder if self.folder >= 0 else None
+        path = f"{pid}/{file}" if own is not None else f"/proc/{pid}/{file}"
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=own)
+        try:
+            return os.read(fd, 1 << 16)
+        finally:
+            os.close(fd)
 
 
 def _below() -> list[str]:
@@ -90,7 +120,8 @@ def guard(control: socket.socket, fds: list[int], driver: Collection[int]) -> No
                         rights["paths"].append((rights["shared"], rights["own_rights"]))
                     is_alone = bool(driver) and landlock_rights.signals_below_only(rights, *driver)
                 root, pipes = _started(request, fds, ends)
-                inside = _Inside([], -1, request["processes"]) if request["processes"] else None
+                most, most_bytes = request["processes"], request["memory"]
+                inside = _Inside([], -1, most, most_bytes) if most else None
                 inside = _let_in(pipes, request, root, wakes, ends) if pipes else inside
             except _TooLate:
                 _tell(control, "late", 0)
@@ -280,7 +311,8 @@ def _let_in(
             raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
     _limit({name: most for name, most in request["limits"].items() if name == _CPU}, pid)
     folder = os.open(f"/proc/{pid}/root{held['folder']}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    inside = _Inside([os.pidfd_open(pid)], folder, held["processes"], Mounts(pid, held))
+    first = os.pidfd_open(pid)
+    inside = _Inside([first], folder, held["processes"], request["memory"], Mounts(pid, held))
     # Set here, it counts what is inside, with threads. It stops what is faster than the guard. It does not bind root.
     with contextlib.suppress(OSError, ValueError):
         resource.prlimit(pid, resource.RLIMIT_NPROC, (4 * inside.most, 4 * inside.most))
@@ -316,9 +348,9 @@ def _watch(
         if mounts and (lost := mounts.lost()):
             has_exited = True
             _tell(control, "replaced", lost)
-        elif inside and inside.are_too_many():
+        elif inside and (limit := inside.limit()):
             has_exited = True
-            _tell(control, "processes", inside.most)
+            _tell(control, limit, 0)
     for first in inside.first if inside else ():
         with contextlib.suppress(OSError):
             signal.pidfd_send_signal(first, signal.SIGKILL)

@@ -31,7 +31,7 @@ from holdfast.sandbox.landlock_rights import OF_FILES
 from holdfast.sandbox.own_folder import new_name
 from holdfast.sandbox.probing import attempt
 from holdfast.sandbox.searched import SearchPaths
-from holdfast.sandbox.system import PRIVATE_BYTES, SYSTEM, limits, secrets_of_system
+from holdfast.sandbox.system import PRIVATE_BYTES, SYSTEM, limits, memory_together, secrets_of_system
 
 LEAVES_OPEN = (
     "reading the secret files of the workspace (their values are masked in what it prints)",
@@ -158,6 +158,7 @@ class Landlock:
             rights=rights,
             own_folder=own,
             processes=fence.processes,
+            memory_bytes=memory_together(fence),
             env={
                 **launch.env,
                 **(

@@ -54,7 +54,7 @@ _HOPE_S = 30.0
 """How long it is tried to end a tree."""
 
 
-How = Literal["exited", "timeout", "idle", "flood", "processes", "replaced", "left"]
+How = Literal["exited", "timeout", "idle", "flood", "processes", "memory", "replaced", "left"]
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -326,6 +326,7 @@ class _Tree:
             "rights": to_builtins(launch.rights),
             "covered": launch.covered,
             "processes": launch.processes,
+            "memory": launch.memory_bytes,
         }
         writer.write(json.dumps(request).encode() + b"\n")
         return _Tree(launch.key, reader, writer)
@@ -335,7 +336,7 @@ class _Tree:
         """The exit code of the first process. If its guard was killed before it could report, it counts as killed."""
         return self._number
 
-    async def exited(self) -> Literal["exited", "processes", "replaced"]:
+    async def exited(self) -> Literal["exited", "processes", "memory", "replaced"]:
         """Wait until the first process has exited, or nobody is left to report it, or its guard ended it.
 
         Raises:
@@ -352,9 +353,10 @@ class _Tree:
             raise SandboxUnavailable(_UNMADE.format(why=os.strerror(self._number)))
         if self._word == "failed":
             raise OSError(self._number, os.strerror(self._number))
-        if self._word == "replaced":
-            return "replaced"
-        return "processes" if self._word == "processes" else "exited"
+        match self._word:
+            case "replaced" | "processes" | "memory" as how:
+                return how
+        return "exited"
 
     async def end(self) -> bool:
         """End what is left of the tree. Return whether it is gone."""

@@ -61,6 +61,8 @@ PROGRAMS = (
 LOADED = ("/usr/local/lib", "/usr/lib", "/lib", "/lib64", "/usr/libexec", "/etc")
 """Where what they load is, and what they obey."""
 _MOST_OPEN_FILES = 4096
+_TOGETHER = 4
+"""How many times the memory of one process all of them may use."""
 _IN_TURN = 32
 """How many of the places that the kernel watches are asked before a command, too, whether they have changed: it
 cannot watch everything (see `watched`). They take turns.
@@ -198,6 +200,14 @@ def _may_change(path: str) -> bool:
     facts = os.stat(path)
     is_ours = facts.st_uid == os.geteuid() and not os.statvfs(path).f_flag & os.ST_RDONLY
     return is_ours or os.access(path, os.W_OK)
+
+
+def memory_together(fence: Fence) -> int:
+    """Return the most memory that all processes of a command may use together: a few times that of one, but no more
+    than half of what the machine has.
+    """
+    half = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    return max(fence.memory_bytes, min(_TOGETHER * fence.memory_bytes, half))
 
 
 def limits(fence: Fence) -> Mapping[str, int]:

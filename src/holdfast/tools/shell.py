@@ -147,5 +147,5 @@ def _result(ended: Ended, launch: Launch, backend: Backend) -> RawResult:
         case "exited" if not ended.exit_code:
             why = refused(ended, launch.fence, backend)
             return RawResult("ok", f"{output}[{why}]" if why else ended.output or "[no output]")
-        case "exited" | "flood" | "processes" | "replaced" | "left":
+        case "exited" | "flood" | "processes" | "memory" | "replaced" | "left":
             return RawResult("error", f"{output}[{failure(ended, launch.fence, backend)}]")

@@ -100,6 +100,8 @@ def how_ended(ended: Ended) -> str:
         return f"killed after printing more than {FLOOD_BYTES >> 20} MiB"
     if ended.how == "processes":
         return "killed: it had more processes at a time than [sandbox] processes allows"
+    if ended.how == "memory":
+        return "killed: its processes used several times what [sandbox] memory allows one of them"
     if ended.how == "replaced":
         return (
             f"killed: somebody outside replaced {ascii(ended.replaced)[1:-1]} while it ran, as git and editors "
