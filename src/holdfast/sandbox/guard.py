@@ -45,9 +45,9 @@ class _Inside(NamedTuple):
     """A descriptor of its /proc; -1: it has none of its own."""
     most: int
     """How many there may be."""
+    mounts: Mounts | None = None
     most_bytes: int = 0
     """How much memory they may use together; 0: nobody looks."""
-    mounts: Mounts | None = None
 
     def limit(self) -> str:
         """Return which of these limits they have passed; empty: none."""
@@ -121,7 +121,7 @@ def guard(control: socket.socket, fds: list[int], driver: Collection[int]) -> No
                     is_alone = bool(driver) and landlock_rights.signals_below_only(rights, *driver)
                 root, pipes = _started(request, fds, ends)
                 most, most_bytes = request["processes"], request["memory"]
-                inside = _Inside([], -1, most, most_bytes) if most else None
+                inside = _Inside([], -1, most, None, most_bytes) if most else None
                 inside = _let_in(pipes, request, root, wakes, ends) if pipes else inside
             except _TooLate:
                 _tell(control, "late", 0)
@@ -312,7 +312,7 @@ def _let_in(
     _limit({name: most for name, most in request["limits"].items() if name == _CPU}, pid)
     folder = os.open(f"/proc/{pid}/root{held['folder']}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     first = os.pidfd_open(pid)
-    inside = _Inside([first], folder, held["processes"], request["memory"], Mounts(pid, held))
+    inside = _Inside([first], folder, held["processes"], Mounts(pid, held), request["memory"])
     # Set here, it counts what is inside, with threads. It stops what is faster than the guard. It does not bind root.
     with contextlib.suppress(OSError, ValueError):
         resource.prlimit(pid, resource.RLIMIT_NPROC, (4 * inside.most, 4 * inside.most))
