@@ -167,7 +167,9 @@ def test_by_default_a_command_runs_in_the_strictest_sandbox_that_works(cli: Cli)
         told.append((rows(cli, "show", "last", "--tools")[0]["walled"]["backend"], done.err))
     assert [backend for backend, _ in told] == ["bubblewrap", "landlock"]
     assert "would stop more" not in told[0][1]
-    assert "bubblewrap would stop more: bwrap is not installed. Install it: `apt install" in told[1][1]
+    assert (
+        "bubblewrap would stop more: bwrap is not installed. Install bubblewrap: `apt install" in told[1][1]
+    )
     assert (cli.workspace / "a.txt").read_text() == "written\n"
 
 
@@ -184,6 +186,9 @@ def test_with_auto_and_no_sandbox_nothing_runs_and_the_exit_code_is_8(cli: Cli) 
         in done.stderr
     )
     assert 'With mode = "unsafe"' in done.stderr
+    assert "Landlock needs Linux" in done.stderr
+    files = without_landlock(cli, "run", "go", "-m", cli.model(says("Done.")), "--allow-tool", "*_file")
+    assert ("--allow-tool '*_file'" in done.stderr, files.returncode) == (True, 0)
     assert not (cli.workspace / "a.txt").exists()
 
 

@@ -312,17 +312,21 @@ async def test_the_backend_of_this_machine_keeps_its_fence(processes: Processes)
     [
         ('while [ "$1" != -- ]; do shift; done; shift; exec "$@"', "do what its fence forbids: read a file outside,"),
         ("exit 0", "It ended without an error, and did not run a program."),
-        ("echo 'no namespaces here' >&2; exit 1", "could not run a program: no namespaces here"),
+        ("echo 'no namespaces here' >&2; exit 1", "could not run a program: no namespaces here."),
+        ("echo a b; echo 'no root.'; echo; exit 1", "It could not run a program: no root."),
+        ("yes | head -n 9000; exit 1", "It could not run a program: y."),
         ('echo \'{"bait": "x", "done": [], "failed": []}\'', "could not run a program"),
-        ("kill -9 $$", "could not run a program: exit code -9"),
+        ("kill -9 $$", "It was ended by signal 9."),
     ],
-    ids=["runs its argument", "does nothing", "is broken", "lies", "is killed"],
+    ids=["runs its argument", "does nothing", "is broken", "says it before", "says much", "lies", "is killed"],
 )  # fmt: skip
 async def test_a_backend_that_keeps_nothing_out_does_not_count(tmp_path: Path, text: str, fault: str) -> None:
     found = await fake(tmp_path, text).probe()
     assert fault in found.fault
     assert ("AppArmor" in found.hint) == ("could not run" in fault)
     assert found.hint
+    assert "\n" not in found.fault
+    assert found.fault.endswith(".")
 
 
 @pytest.mark.requirement("L2")

@@ -61,6 +61,13 @@ def test_what_a_sandbox_does_not_have_is_not_said() -> None:
     lock = "self._semlock = _multiprocessing.SemLock(\nPermissionError: [Errno 13] Permission denied"
     assert '[sandbox] write = ["/dev/shm"]' in said("landlock", 1, lock)
     assert said("bubblewrap", 1, lock) == ""
+    for kernel in (
+        "cat: /proc/self/environ: Permission denied",
+        "PermissionError: [Errno 13] Permission denied: '/sys/power/state'",
+        "ls: cannot open directory '/dev/pts': Permission denied",
+    ):
+        assert said("landlock", 1, kernel).endswith("No setting opens it")
+    assert "[sandbox] read" in said("landlock", 1, "/srv/proc/x: Permission denied\nsee /proc/x")
     busy = "mv: cannot move 'a' to 'b': Device or resource busy"
     assert "what controls other programs" in said("bubblewrap", 1, busy)
     assert said("landlock", 1, busy) == said("unsafe", 1, busy) == ""

@@ -23,7 +23,7 @@ from holdfast.errors import SandboxUnavailable
 from holdfast.policy.paths import is_inside, is_within
 from holdfast.protocol.fence import Backend, Fence, Finding, Held, Launch
 from holdfast.sandbox import proxy, proxy_tls, seccomp
-from holdfast.sandbox.probing import attempt
+from holdfast.sandbox.probing import ENDED, attempt
 from holdfast.sandbox.system import (
     PRIVATE_BYTES,
     SYSTEM,
@@ -41,9 +41,11 @@ LEAVES_OPEN = (
 )
 
 _HINT = (
-    "On Ubuntu, install the AppArmor profile bwrap-userns-restrict. In a container, allow user namespaces "
-    "(`--security-opt seccomp=unconfined --security-opt systempaths=unconfined`)."
+    "For bubblewrap on Ubuntu, install the AppArmor profile bwrap-userns-restrict. In a container, allow user "
+    "namespaces (`--security-opt seccomp=unconfined --security-opt systempaths=unconfined`)."
 )
+_HINTS = {"It could not": _HINT, ENDED: "The log of the kernel (`dmesg`) may say what ended bubblewrap."}
+"""What to do about a fault that begins so."""
 _NOT_ITSELF = "Look whether the bwrap that PATH leads to is the program of the package bubblewrap."
 _KERNEL = "/proc/sys"
 """Settings of the kernel, which root could change."""
@@ -104,7 +106,8 @@ class Bubblewrap:
         """Run a program inside that tries what a fence forbids."""
         if self._found is None:
             fault = await attempt(self)
-            hint = _HINT if fault.startswith("It could not") else _NOT_ITSELF if fault else ""
+            hint = next((hint for begin, hint in _HINTS.items() if fault.startswith(begin)), _NOT_ITSELF)
+            hint = hint if fault else ""
             self._found = Finding("bubblewrap", fault, hint, LEAVES_OPEN)
         return self._found
 
@@ -156,7 +159,9 @@ def make() -> Bubblewrap | Finding:
     """Return the backend, or why this machine cannot have it. It is not known yet whether it keeps anything out."""
     program = program_outside(PROGRAM)
     if not program:
-        hint = "Install it: `apt install bubblewrap`, `dnf install bubblewrap`, `pacman -S bubblewrap`."
+        hint = (
+            "Install bubblewrap: `apt install bubblewrap`, `dnf install bubblewrap`, `pacman -S bubblewrap`."
+        )
         found = shutil.which(PROGRAM)
         fault = (
             f"{found} is not used: commands could have changed it." if found else "bwrap is not installed."

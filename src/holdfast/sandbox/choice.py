@@ -19,6 +19,7 @@ _MAKERS: Mapping[str, Callable[[], Sandbox | Finding]] = MappingProxyType(
 """The strictest first."""
 _NONE = "No sandbox works here, so no command runs."
 _NOT_LINUX = f"{_NONE} Holdfast has none for this system yet ({{system}})."
+_NEEDLESS = "Without a sandbox, a run can have the tools that start no program: `--allow-tool '*_file'`."
 _WAY_OUT = 'With mode = "unsafe", commands run with your own permissions.'
 _WITHOUT = "Your own value counts only without that line."
 
@@ -35,6 +36,7 @@ async def opened(mode: Mode, origin: str = "", layer: str = "") -> tuple[Sandbox
         SandboxUnavailable: none does, or the one that was asked for does not.
     """
     way_out = f"{origin} sets this mode. {_WITHOUT} {_WAY_OUT}" if layer in ("project", "admin") else _WAY_OUT
+    way_out = f"{_NEEDLESS} {way_out}"
     if mode == "auto":
         return await _strictest(way_out)
     sandbox, found = await _probed(mode)

@@ -43,7 +43,7 @@ LEAVES_OPEN = (
 LETS = ("read a masked file", "change a protected file", "remove a protected file",
         "rename the folder of a protected file")  # fmt: skip
 """What the probe finds open, and what is put back or masked."""
-_HINT = "It needs Linux 6.12 or later, with landlock in the list of /sys/kernel/security/lsm."
+_HINT = "Landlock needs Linux 6.12 or later, with landlock in the list of /sys/kernel/security/lsm."
 
 
 _EXECUTE, _WRITE, _READ, _LIST = 1, 2, 4, 8

@@ -27,6 +27,7 @@ from holdfast.sandbox.probe_child import begun
 from holdfast.sandbox.process import Ended, Processes
 from holdfast.sandbox.work_folder import work_place
 
+ENDED = "It was ended"
 _CHILD = Path(__file__).with_name("probe_child.py")
 _TIMEOUT_S = 10.0
 _SHOWN_CHARS = 300
@@ -151,7 +152,11 @@ def _fault(ended: Ended | OSError, bait: str) -> str:
             return f"It kept a program from its own work: {failed}." if failed else ""
     if ended.how in ("timeout", "idle"):
         return f"It did not answer within {_TIMEOUT_S:g} s, and was ended."
+    if ended.exit_code < 0:
+        return f"{ENDED} by signal {-ended.exit_code}."
     if not ended.exit_code and not ended.output.strip():
         return "It ended without an error, and did not run a program."
-    why = ended.output.strip()[-_SHOWN_CHARS:] or f"exit code {ended.exit_code}"
-    return f"It could not run a program: {why}"
+    said = ended.output.split("\n")
+    why = next((line for each in reversed(said) if (line := " ".join(each.split()))), "")
+    why = why[-_SHOWN_CHARS:].rstrip(".") or f"exit code {ended.exit_code}"
+    return f"It could not run a program: {why}."

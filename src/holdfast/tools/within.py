@@ -47,6 +47,11 @@ _NO_SHARED = (
     "semaphores and shared memory lie in /dev/shm, which all programs share, and this sandbox could get none of its "
     'own. A person can let commands use that with [sandbox] write = ["/dev/shm"], or install bubblewrap'
 )
+_OF_KERNEL = (
+    "in the sandbox, most of /proc, /sys and /dev is closed: it shows the kernel, devices and other processes. No "
+    "setting opens it"
+)
+_IN_KERNEL = r"(?<![\w.])/(?:proc|sys|dev)/(?!null\b|shm\b)"
 _NO_REPOSITORY = (
     "in the sandbox, git sees the repository of the workspace, and not one of a folder above it, or one elsewhere "
     "that belongs to another project. If the workspace has such a one, a person can show it with [sandbox] write"
@@ -136,7 +141,11 @@ def cause(ended: Ended, fence: Fence | None, backend: Backend) -> str:
         return ""
     if fence is not None and is_barred(ended):
         return ""  # `unreached` tells of the network
-    return _NO_SHARED if has_said(ended, r"/dev/shm|SemLock|shm_open|sem_open|shared memory") else _REFUSED
+    if has_said(ended, r"/dev/shm|SemLock|shm_open|sem_open|shared memory"):
+        return _NO_SHARED
+    denied = r"(?:permission denied|operation not permitted)"
+    is_kernel = has_said(ended, rf"{_IN_KERNEL}.{{0,200}}{denied}|{denied}.{{0,20}}{_IN_KERNEL}")
+    return _OF_KERNEL if is_kernel else _REFUSED
 
 
 def failure(ended: Ended, fence: Fence | None, backend: Backend) -> str:
