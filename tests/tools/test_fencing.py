@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.policy.protected import Own
-from holdfast.protocol.fence import Backend, Fence, Finding, Launch, Undone
+from holdfast.protocol.fence import Backend, Fence, Finding, Launch, Undone, Walled
 from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.messages import ToolCall
 from holdfast.protocol.ports import Proposal
@@ -602,6 +602,15 @@ async def test_a_call_runs_in_the_fence_that_its_intent_records_if_the_run_or_th
     assert launch.fence is not None
     assert launch.fence.masked == (str(workspace / ".env"),)
     assert await fences.recorded(ReadFile(OwnPlaces()), str(workspace), walls) is None
+
+
+@pytest.mark.requirement("L2")
+async def test_a_call_without_a_sandbox_records_that_too(tmp_path: Path, workspace: Path) -> None:
+    fences = Fences(OwnPlaces(), str(tmp_path / "home"), "unsafe")
+    assert await fences.recorded(Shell(Background(), fences), str(workspace), Walls()) == Walled(
+        "unsafe", "", "all"
+    )
+    assert await fences.recorded(ReadFile(OwnPlaces()), str(workspace), Walls()) is None
 
 
 @pytest.mark.requirement("L2")

@@ -405,7 +405,7 @@ class ToolCallStarted(msgspec.Struct, frozen=True, omit_defaults=True, gc=False)
     """The arguments are a masked copy: what ran is what the model wrote."""
     likeness: Likeness = ANY_CALL
     walled: Walled | None = None
-    """The sandbox of the programs that it starts; None: it starts none of others, or they run in none."""
+    """The sandbox of the programs that it starts; None: it starts none of others."""
     decisions: tuple[Decision, ...] = ()
     """What the gates said."""
     resources: tuple[Resource, ...] = EVERYTHING

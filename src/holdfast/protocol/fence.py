@@ -17,7 +17,8 @@ from holdfast.protocol.traffic import Exchange, StandIn
 Backend = Literal["bubblewrap", "landlock", "unsafe"]
 Mode = Literal["auto", "bubblewrap", "landlock", "unsafe"]
 """The sandbox that the configuration asks for. `auto` is the strictest one that works."""
-Network = Literal["none", "proxy"]
+Network = Literal["none", "proxy", "all"]
+"""What a program has of the network. Without a fence, all of it."""
 
 MEMORY_BYTES = 2 << 30
 """The limit of memory by default."""
@@ -80,11 +81,11 @@ class Fence(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Walled(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """In which sandbox a call ran, as its intent records it."""
+    """In which sandbox a call ran, as its intent records it. `unsafe`: in none, with the rights of the user."""
 
     backend: Backend
     digest: str
-    """The hash of the fence's rules."""
+    """The hash of the fence's rules; empty: it has no fence."""
     network: Network = "none"
     is_approved: bool = False
     """A person approved the call with this network, so untrusted text that comes later does not cut it off."""

@@ -149,7 +149,7 @@ class Dispatcher:
             hosts = hosts_of(verdict.facts, verdict.decisions, proposal.taint)
             walls = settings.policy.walls
             walled = await self._fences.recorded(tool, settings.tools.workspace, walls, hosts)
-            if walled is not None and hosts:
+            if walled is not None and _is_fenced(walled) and hosts:
                 approved = is_approved(verdict.decisions)
                 walled = msgspec.structs.replace(walled, is_approved=approved)
             return await _admission(verdict, tool, walled)
@@ -295,6 +295,10 @@ def _reads_workspace(spec: ToolSpec) -> bool:
     return spec.source == "builtin" or not _WORKSPACE_KINDS.isdisjoint(spec.kinds.values())
 
 
+def _is_fenced(walled: Walled | None) -> bool:
+    return walled is not None and walled.backend != "unsafe"
+
+
 async def _admission(case: Case, tool: Tool, walled: Walled | None) -> Admission:
     if isinstance(tool, Telling):
         return Told(tool.said(case.values), case.decisions, case.canonical)
@@ -303,7 +307,7 @@ async def _admission(case: Case, tool: Tool, walled: Walled | None) -> Admission
     binary = _binary(case)
     is_question = spec.effect == "ask"
     likeness = likeness_of(spec, case.values, workspace)
-    reach = await _reach(case, binary, is_fenced=walled is not None) if case.is_asked else NO_REACH
+    reach = await _reach(case, binary, is_fenced=_is_fenced(walled)) if case.is_asked else NO_REACH
     if is_question or case.is_open:
         offer = "" if is_question else _offer(case)
         return Asked(

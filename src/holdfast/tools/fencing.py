@@ -357,16 +357,18 @@ class Fences:
     async def recorded(
         self, tool: object, workspace: str, walls: Walls, hosts: Sequence[str] = ()
     ) -> Walled | None:
-        """Return in which sandbox a call of a tool will run; None: in none, or it starts no program of others. Its
-        programs may reach the hosts.
+        """Return in which sandbox a call of a tool will run; None: it starts no program of others. Its programs may
+        reach the hosts.
 
         Raises:
             Refused: no command may run in such a workspace.
         """
         backend = self._agreed(walls)
         readable = tool.readable() if _may_start(tool) else None
-        if backend == "unsafe" or readable is None:
+        if readable is None:
             return None
+        if backend == "unsafe":
+            return Walled(backend, "", "all")
         rules = await in_thread(lambda: self.rules(workspace, walls, readable, hosts))
         return Walled(backend, rules.digest(), rules.network)
 
