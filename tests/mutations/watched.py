@@ -204,8 +204,8 @@ WATCHED = (
     Mutation(
         "on a full disk, a half of a file stays",
         "tools/kept.py",
-        "        with suppress(OSError):\n            os.unlink(draft, dir_fd=folder)\n        raise",
-        "        raise",
+        "            os.unlink(draft, dir_fd=folder)\n        raise",
+        "            os.fspath(draft)\n        raise",
         "tests/tools/test_kept.py",
     ),
     Mutation(

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from holdfast.protocol.fence import Undone
 from holdfast.tools import aside
-from holdfast.tools.aside import Place, put_aside, seen, there, told
+from holdfast.tools.aside import Place, rename, seen, there, told
 from holdfast.tools.folders import fixed
 from holdfast.tools.git_made import unwanted
 from tests.depths import few_open_files, nested
@@ -105,7 +105,7 @@ def test_what_is_new_is_put_aside_also_in_a_folder_that_a_command_closed(tmp_pat
     (folder / ".vscode").unlink()
     with as_an_ordinary_user(tmp_path):
         folder.chmod(mode)
-        assert put_aside(str(folder / ".envrc"))
+        rename(str(folder / ".envrc"))
         assert put_right(before, []) == (str(folder / ".vscode"),)
         assert stat.S_IMODE(folder.stat().st_mode) == mode
     assert sorted(path.name for path in folder.iterdir()) == [".envrc.put-aside", ".vscode"]
@@ -399,7 +399,7 @@ def test_what_is_put_aside_has_no_other_name(tmp_path: Path) -> None:
     made.write_text("as a person saw it")
     made.chmod(0o750)
     (tmp_path / "x").hardlink_to(made)
-    assert put_aside(str(made))
+    rename(str(made))
     (tmp_path / "x").write_text("changed afterwards")
     aside = tmp_path / ".envrc.put-aside"
     assert (aside.read_text(), aside.stat().st_mode & 0o777) == ("as a person saw it", 0o750)

@@ -19,6 +19,7 @@ from holdfast.tools.blocking import Refused
 from holdfast.tools.kept import keep, opened, put_back, righted
 from holdfast.tools.trace import Trace
 from holdfast.tools.traces import Traces
+from holdfast.tools.undoing import Undoing
 from tests.tools.ordinary import as_an_ordinary_user
 
 HOOK = "#!/bin/sh\ntrue\n"
@@ -148,12 +149,12 @@ def test_on_a_full_disk_no_half_of_a_file_is_put_back_and_the_whole_comes_later(
     home.mkdir()
     envrc.write_text("mine\n" * 4_000)
     copies = keep(Fence((str(small),), protected=(str(envrc),)), ())
-    traces = Traces(home)
-    traces.begin("s:1", Trace((str(small),), 0, {}, (), kept=copies))
+    traces, trace = Traces(home), Trace((str(small),), 0, {}, (), kept=copies, key="s:1")
+    undoing = Undoing(traces, lambda _: ((), ()))
+    traces.begin("s:1", trace)
     subprocess.run(f"{change}; cat /dev/zero > big 2> /dev/null", shell=True, cwd=small, check=False)
-    undone = righted(copies, {}, lambda _: Undone())
+    undone = undoing.end(trace)
     assert undone.stuck == undone.changed == (str(envrc),)
-    traces.end("s:1", undone)
     assert not envrc.exists()
     assert not [path.name for path in small.iterdir() if path.name.endswith(kept._DRAFT)]
     (said,) = traces.taken("s")
@@ -163,10 +164,13 @@ def test_on_a_full_disk_no_half_of_a_file_is_put_back_and_the_whole_comes_later(
     with pytest.raises(
         Refused, match=r"could not be put back: \.envrc \(No space left on device\)\. Holdfast"
     ):
-        traces.put_back_stuck([str(small)])
+        undoing.retry("s", lambda: [str(small)])
     (small / "big").unlink()
-    traces.put_back_stuck([str(small)])
+    undoing.retry("s", lambda: [str(small)])
     assert envrc.read_text() == "mine\n" * 4_000
+    assert [said.partition(". ")[0] for said in traces.taken("s")] == [
+        "What could not be put back before is right now: .envrc"
+    ]
     assert not list((home / "aside").iterdir())
 
 
@@ -175,15 +179,15 @@ def test_what_could_not_be_put_back_outlives_its_process(small: Path, tmp_path: 
     home, envrc = tmp_path / "home", small / ".envrc"
     home.mkdir()
     envrc.write_text("mine\n" * 4_000)
-    copies = keep(Fence((str(small),), protected=(str(envrc),)), ())
+    trace = Trace(
+        (str(small),), 0, {}, (), kept=keep(Fence((str(small),), protected=(str(envrc),)), ()), key="s:1"
+    )
     traces = Traces(home)
-    traces.begin("s:1", Trace((str(small),), 0, {}, (), kept=copies))
+    traces.begin("s:1", trace)
     subprocess.run("rm .envrc; cat /dev/zero > big 2> /dev/null", shell=True, cwd=small, check=False)
-    traces.end("s:1", righted(copies, {}, lambda _: Undone()))
+    assert Undoing(traces, lambda _: ((), ())).end(trace).stuck
     (small / "big").unlink()
-    ((_, trace),) = Traces(home).left("s").items()
-    assert trace.kept is not None
-    assert put_back(trace.kept).stuck == ()
+    assert Undoing(Traces(home), lambda _: ((), ())).recovered("s")
     assert envrc.read_text() == "mine\n" * 4_000
 
 
@@ -194,8 +198,9 @@ def test_a_deleted_session_leaves_nothing_of_its_commands(workspace: Path, tmp_p
     traces, before = Traces(home), state(workspace)
     for key in ("s:1", "t:1"):
         copies = keep(fence(workspace), ())
-        traces.begin(key, Trace((str(workspace),), 0, {}, (), kept=copies))
+        traces.begin(key, Trace((str(workspace),), 0, {}, (), kept=copies, key=key))
     (workspace / ".git/config").write_text("evil")
+    Undoing(Traces(home), lambda _: ((), ())).recovered("s")
     Traces(home).forget("s")
     assert len(list((home / "aside").iterdir())) == 1
     assert state(workspace) == before

@@ -12,8 +12,9 @@ import pytest
 
 from holdfast.cli.doctor import check_commands
 from holdfast.config.paths import Home
+from holdfast.policy.protected import Own
 from holdfast.tools.blocking import Refused
-from holdfast.tools.traces import Traces
+from holdfast.tools.working_off import forgotten
 from tests.tools.test_overlap import BOTH, Command, fences_of, state
 
 pytestmark = pytest.mark.requirement("L2")
@@ -133,7 +134,7 @@ def test_a_deleted_session_changes_nothing_in_another_workspace(tmp_path: Path) 
     killed(str(home), top, "landlock")
     top.rename(tmp_path / "renamed")
     other = state(made(top, "of another"))
-    Traces(home).forget("s")
+    forgotten(Own(), home, "s")
     assert state(top) == other
     assert not [*(home / "aside").glob("*.json")]
 

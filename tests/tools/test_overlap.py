@@ -21,9 +21,10 @@ from holdfast.protocol.fence import Fence, Launch, Undone
 from holdfast.protocol.settings import Walls
 from holdfast.testing.clock import never_over
 from holdfast.tools.blocking import Refused
-from holdfast.tools.fencing import Fences, worked_off
+from holdfast.tools.fencing import Fences
 from holdfast.tools.own import OwnPlaces
 from holdfast.tools.traces import Traces
+from holdfast.tools.working_off import worked_off
 from tests.depths import nested
 
 pytestmark = pytest.mark.requirement("L2")

@@ -8,12 +8,13 @@ import stat
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, aclosing, contextmanager, nullcontext
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
 import typer
 
-from holdfast.app import open_store
+from holdfast.app import open_store, own_places
 from holdfast.cli.options import HomeFlag, JsonFlag, SessionName, home_of
 from holdfast.cli.reading import about_to_write, find_session, reading
 from holdfast.cli.recall import HISTORY_FILE, Recall
@@ -22,7 +23,8 @@ from holdfast.clock import SYSTEM_CLOCK
 from holdfast.config.load import load
 from holdfast.config.paths import Home
 from holdfast.core.state import Done, open_run
-from holdfast.errors import HoldfastError, StorageError, UsageError
+from holdfast.errors import Conflict, HoldfastError, StorageError, UsageError
+from holdfast.policy.protected import Own
 from holdfast.protocol.counts import counted
 from holdfast.protocol.events import MessageReceived, Record
 from holdfast.protocol.limits import usd
@@ -33,7 +35,7 @@ from holdfast.runtime.acceptance import before_sending
 from holdfast.runtime.drafts import draft_beside
 from holdfast.runtime.isolate import drop_copies
 from holdfast.sandbox.work_folder import work_folder
-from holdfast.tools.traces import Traces
+from holdfast.tools.blocking import Refused
 from holdfast.views.edits import workspaces_of
 from holdfast.views.lines import COMMAND, Line, Span, neutral, one_line
 
@@ -43,6 +45,8 @@ _PART_BYTES = 1 << 20
 _TITLE_CELLS = 60
 _CALL_CELLS = 200
 _NOT_DELETED = 1
+_WORKING_OFF = "holdfast.tools.working_off"
+_LEFT = "aside"
 
 
 def export(
@@ -228,7 +232,7 @@ async def _delete(home: Home, name: str, *, is_sure: bool, is_json: bool) -> int
 
         def forget(records: Sequence[Record]) -> None:
             recall.forget(_messages(records))
-            Traces(home.folder).forget(session)
+            _forget_commands(home, session)
             folders.update(workspaces_of(records))
 
         try:
@@ -247,6 +251,23 @@ async def _delete(home: Home, name: str, *, is_sure: bool, is_json: bool) -> int
         tell(f"The records that it shared stay in the session that it branched off from: {row.parent}.")
         tell(["  delete that too:  ", Span(f"holdfast delete {row.parent}", COMMAND)])
     return 0
+
+
+def _forget_commands(home: Home, session: str) -> None:
+    """Undo what commands of the session left whose Holdfast was killed, and say so. Then nothing is kept of them.
+
+    Raises:
+        Conflict: something could not be undone.
+    """
+    if not any((home.folder / _LEFT).glob("*")):
+        return
+    working_off = import_module(_WORKING_OFF)
+    try:
+        for said in working_off.forgotten(Own(**own_places(home, os.environ)), home.folder, session):
+            tell(said)
+    except Refused as error:
+        hint = "`holdfast doctor` says more. Put it right, or move it away, and delete the session again."
+        raise Conflict(str(error), hint=hint) from None
 
 
 def _messages(records: Sequence[Record]) -> Iterator[str]:

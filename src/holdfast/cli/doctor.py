@@ -39,10 +39,12 @@ from holdfast.depths import walked
 from holdfast.errors import ConfigError, HoldfastError, SandboxUnavailable, StorageError, UsageError
 from holdfast.protocol.circuits import Circuit
 from holdfast.protocol.counts import counted
+from holdfast.protocol.fence import Undone
 from holdfast.protocol.hooks import HookSource
 from holdfast.protocol.search import KEY_VARIABLES, engine_of
 from holdfast.storage.errors import storage_errors
 from holdfast.storage.home import DATABASE, was_used
+from holdfast.tools.aside import not_put_back
 from holdfast.tools.moved import is_elsewhere
 from holdfast.tools.traces import Traces
 from holdfast.views.lines import Line, Span, neutral
@@ -390,8 +392,18 @@ def check_copies(home: Home) -> Iterator[Finding]:
 
 
 def check_commands(home: Home) -> Iterator[Finding]:
-    """Check for killed commands whose changes an error keeps from being undone."""
-    for trace in Traces(home.folder).faulty().values():
+    """Check for commands whose changes an error keeps from being undone."""
+    traces = Traces(home.folder)
+    for path, why in traces.unreadable().items():
+        hint = "If it cannot be mended, look yourself for what that command left, and remove the file."
+        told = f"what a command left cannot be read: {path} ({why}). Until it can be, no command runs"
+        yield Finding("commands", "fault", told, hint)
+    for trace in traces.left_stuck():
+        what = not_put_back(Undone(stuck=trace.stuck, why=trace.why), trace.writable[0])
+        told = f"what a command of session {trace.session} changed in {trace.writable[0]} is not put back: {what}"
+        hint = "Holdfast tries again before the next command there."
+        yield Finding("commands", "fault", told, hint)
+    for trace in traces.faulty().values():
         resume = f"`holdfast resume {trace.session}`"
         elsewhere = f"When that folder is back, run {resume}. `holdfast delete {trace.session}` forgets it."
         yield Finding(

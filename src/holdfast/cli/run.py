@@ -56,7 +56,7 @@ from holdfast.views.stored import readable_here
 Output = Literal["text", "json", "stream"]
 
 _ISOLATE = "holdfast.cli.isolate"
-_FENCING = "holdfast.tools.fencing"
+_WORKING_OFF = "holdfast.tools.working_off"
 _LEFT = "aside"
 _HOW_TO_NAME = (
     "Name a new session CHANNEL:CHAT, as in `-s cli:docs`: two labels of 1 to 64 letters, digits, dots, dashes and"
@@ -202,7 +202,7 @@ def _work_off(home: Home, session: str) -> None:
     """Undo what commands left that were killed after the end of their run, and say so."""
     if any((home.folder / _LEFT).glob("*.json")):
         own = Own(**own_places(home, os.environ))
-        for said in import_module(_FENCING).worked_off(own, home.folder, session):
+        for said in import_module(_WORKING_OFF).worked_off(own, home.folder, session):
             tell(said)
 
 

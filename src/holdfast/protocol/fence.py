@@ -155,6 +155,8 @@ class Undone(msgspec.Struct, frozen=True):
     """Those of them at which it could not be undone."""
     why: str = ""
     """Why not, at the first of them."""
+    since: tuple[str, ...] = ()
+    """Those at which it could not be undone at first, and somebody has changed something since. It stays so."""
 
 
 class Launch(msgspec.Struct, frozen=True):

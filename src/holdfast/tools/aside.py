@@ -9,6 +9,7 @@ link. So the places are compared afterwards. Nothing is removed: a person may ha
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -34,9 +35,15 @@ _MOST_CLOSED_AGAIN = 64
 _SHOWN = 100
 """What is not named is only counted, and a person would have to look for it."""
 NOT_YET = "Holdfast keeps what was there, and tries again before the next command."
+_OPEN = "/proc/self/fd/{}"
 _NAME_CHARS = 200
 _SUFFIX_BYTES = len(ASIDE) + 8
 """What may follow the name of something that is put aside."""
+
+
+_GONE = (FileNotFoundError, NotADirectoryError)
+_SHUT = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG)
+"""A program can make these errors last. All others are a matter of the machine."""
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -58,16 +65,22 @@ class Place(msgspec.Struct, frozen=True):
 
 
 def seen(paths: Iterable[str]) -> dict[str, Place]:
-    """Return what lies at these paths now. In place of a path in a closed folder, this folder is there."""
+    """Return what lies at these paths now. In place of a path in a closed folder, this folder is there.
+
+    Raises:
+        OSError: nobody can tell, as when a disk fails. What lies there then must not count as gone, or as new.
+    """
     found: dict[str, Place] = {}
     for path in paths:
         try:
             found[path] = _place(path)
-        except (FileNotFoundError, NotADirectoryError):
+        except _GONE:
             continue
-        except OSError:  # what nobody can look at is not gone
+        except OSError as error:  # what nobody can look at is not gone
+            if error.errno not in _SHUT:
+                raise
             above = there(os.path.dirname(path))
-            with suppress(OSError):
+            with suppress(*_GONE):
                 found[above] = _place(above)
     return found
 
@@ -81,7 +94,12 @@ def _place(path: str) -> Place:
     facts = os.lstat(path)
     identity = facts.st_dev, facts.st_ino
     if stat.S_ISLNK(facts.st_mode):
-        return Place(identity, os.readlink(path), facts.st_ctime_ns)
+        try:
+            return Place(identity, os.readlink(path), facts.st_ctime_ns)
+        except OSError as error:
+            if error.errno == errno.EINVAL:  # something else came there in this moment
+                return _place(path)
+            raise
     is_shut = stat.S_ISDIR(facts.st_mode) and is_closed(path)
     return Place(identity, "", facts.st_ctime_ns if is_shut else 0)
 
@@ -89,25 +107,54 @@ def _place(path: str) -> Place:
 def there(path: str) -> str:
     """Return a path if something lies there; the folder on the way that nobody can look into, if there is one; empty
     if nothing lies there.
+
+    Raises:
+        OSError: nobody can tell.
     """
     while True:
         try:
             os.lstat(path)
-        except (FileNotFoundError, NotADirectoryError):
+        except _GONE:
             return ""
-        except OSError:
+        except OSError as error:
+            if error.errno not in _SHUT:
+                raise
             path = os.path.dirname(path)
         else:
             return path
 
 
 def place_of(fd: int) -> str:
-    """Return where what is open lies now; empty if it is gone."""
-    with suppress(OSError):
-        path = os.readlink(f"/proc/self/fd/{fd}")
-        there, held = os.lstat(path), os.fstat(fd)
-        return path if (there.st_dev, there.st_ino) == (held.st_dev, held.st_ino) else ""
-    return ""
+    """Return where what is open lies now; empty if it is gone.
+
+    Raises:
+        OSError: nobody can tell.
+    """
+    path, held = os.readlink(f"/proc/self/fd/{fd}"), os.fstat(fd)
+    found = at(path)
+    return path if found is not None and os.path.samestat(found, held) else ""
+
+
+def at(path: str) -> os.stat_result | None:
+    """Return facts of what lies at a path; None if nothing does. Looks also behind folders that a program closed.
+
+    Raises:
+        OSError: nobody can tell.
+    """
+    try:
+        try:
+            return os.lstat(path)
+        except OSError as error:
+            if error.errno not in _SHUT:
+                raise
+        with folder_of(path) as (folder, name):
+            return os.lstat(name, dir_fd=folder)
+    except _GONE:
+        return None
+    except OSError as error:
+        if error.errno == errno.ELOOP:  # a link is on the way
+            return None
+        raise
 
 
 def is_closed(folder: str) -> bool:
@@ -116,17 +163,26 @@ def is_closed(folder: str) -> bool:
 
 
 def open_up(folder: str) -> bool:
-    """Open a folder to its owner, if that is the user. Return whether it was closed."""
-    with suppress(OSError), folder_of(folder) as (above, name):
-        fd = os.open(name, _PASSED | os.O_NOFOLLOW, dir_fd=above)
-        try:
-            facts = os.fstat(fd)
-            mode = stat.S_IMODE(facts.st_mode)
-            if mode & _LOOKED != _LOOKED and facts.st_uid == os.geteuid():
-                os.chmod(f"/proc/self/fd/{fd}", mode | stat.S_IRWXU)
-                return True
-        finally:
-            os.close(fd)
+    """Open a folder to its owner, if that is the user. Return whether it was closed.
+
+    Raises:
+        OSError: it is closed, and cannot be opened.
+    """
+    try:
+        with folder_of(folder) as (above, name):
+            fd = os.open(name, _PASSED | os.O_NOFOLLOW, dir_fd=above)
+            try:
+                facts = os.fstat(fd)
+                mode = stat.S_IMODE(facts.st_mode)
+                if mode & _LOOKED != _LOOKED and facts.st_uid == os.geteuid():
+                    os.chmod(_OPEN.format(fd), mode | stat.S_IRWXU)
+                    return True
+            finally:
+                os.close(fd)
+    except OSError as error:
+        # It is gone, or something else than a folder, or belongs to somebody else.
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR, *_SHUT):
+            raise
     return False
 
 
@@ -169,15 +225,25 @@ def put_right(
     for path in wrong:
         try:
             rename(path)
-        except (FileNotFoundError, NotADirectoryError):
+        except _GONE:
             continue
         except OSError as error:
             stuck[path] = error.strerror or str(error)
         changed.append(path)
     for path, place in before.items():
-        if place.target and _target(path) != place.target and _put_back(path, place.target):
-            changed.append(path)
-    return Undone(tuple(sorted(changed)), tuple(stuck), next(iter(stuck.values()), ""))
+        try:
+            if place.target and leads_to(path) != place.target:
+                put_link_back(path, place.target)
+                changed.append(path)
+        except OSError as error:
+            if not _is_gone(error):  # with its folder
+                stuck[path] = error.strerror or str(error)
+                changed.append(path)
+    return Undone(tuple(sorted({*changed})), tuple(stuck), next(iter(stuck.values()), ""))
+
+
+def _is_gone(error: OSError) -> bool:
+    return error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 def _is_closed_now(now: Place, was: Place | None) -> bool:
@@ -209,6 +275,23 @@ def sentence(undone: Undone, workspace: str) -> str:
         f"{stuck}While it ran, files came or changed that control other programs: "
         f"{names(undone.changed, workspace)}. Commands in a sandbox may not do that. What came was put aside "
         f"under a name with {ASIDE}, and what was there before was put back{but}. A person can make or change them."
+        f"{_stays(undone, workspace)}"
+    )
+
+
+def again(undone: Undone, workspace: str) -> str:
+    """Return in words what another try changed, after the first one had failed."""
+    done = names([path for path in undone.changed if path not in undone.stuck], workspace)
+    right = f"What could not be put back before is right now: {done}. What came has a name with {ASIDE}."
+    return f"{right if done else ''}{_stays(undone, workspace)}".strip()
+
+
+def _stays(undone: Undone, workspace: str) -> str:
+    if not undone.since:
+        return ""
+    return (
+        f" Before it could be put back, somebody changed {names(undone.since, workspace)}: that stays. A file that "
+        f"was there before the command lies beside it, with {ASIDE} in its name."
     )
 
 
@@ -229,14 +312,6 @@ def _shown(name: str) -> str:
     return plain if len(plain) <= _NAME_CHARS else f"...{plain[-_NAME_CHARS:]}"
 
 
-def put_aside(path: str) -> bool:
-    """Rename it. Return whether it succeeded."""
-    with suppress(OSError):
-        rename(path)
-        return True
-    return False
-
-
 def rename(path: str) -> None:
     """Give something a name that says that it was put aside. Nothing on the way may be a link: a program may swap a
     folder at any moment.
@@ -247,8 +322,40 @@ def rename(path: str) -> None:
     with folder_of(path) as (folder, name):
         aside = free_name(name, folder)
         os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=folder)
-        with suppress(OSError):
+        with suppress(
+            OSError
+        ):  # it controls nothing there, and `other_names` finds the rest if it is given its name back
             _take_other_names(aside, folder)
+
+
+def move(name: str, folder: int, new: str, target: int) -> None:
+    """Move something into another folder; both are open. Its `..` changes then: who may not write in it may not do
+    that, so it is open to its owner meanwhile.
+
+    Raises:
+        OSError: it could not be moved.
+    """
+    fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    let_in: list[tuple[int, int]] = []
+    try:
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            _let_in(fd, let_in)
+        os.rename(name, new, src_dir_fd=folder, dst_dir_fd=target)
+    finally:
+        os.close(fd)
+        _close_again(let_in)
+
+
+def put_link_back(path: str, target: str) -> None:
+    """Make a link again. What is there instead is put aside.
+
+    Raises:
+        OSError: it could not be made, or its folder is gone.
+    """
+    with folder_of(path) as (folder, name):
+        if has(folder, name):
+            rename(path)
+        os.symlink(target, name, dir_fd=folder)
 
 
 def _take_other_names(name: str, folder: int) -> None:
@@ -273,7 +380,7 @@ def free_name(name: str, folder: int) -> str:
     """Return a name for what is put aside, which nothing in the folder of the descriptor has."""
     # A name may be as long as any can be, and what cannot be renamed would stay.
     most = os.fpathconf(folder, "PC_NAME_MAX") - _SUFFIX_BYTES
-    return next(each for each in _names(os.fsdecode(os.fsencode(name)[:most])) if not _has(folder, each))
+    return next(each for each in _names(os.fsdecode(os.fsencode(name)[:most])) if not has(folder, each))
 
 
 def is_aside(path: str) -> bool:
@@ -281,7 +388,8 @@ def is_aside(path: str) -> bool:
     return any(map(_PUT_ASIDE.search, path.split("/")))
 
 
-def _has(folder: int, name: str) -> bool:
+def has(folder: int, name: str) -> bool:
+    """Return whether an open folder has something of this name."""
     # A list of all names for each of thousands would take the square of the time.
     try:
         os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -298,21 +406,18 @@ def _names(name: str) -> Iterator[str]:
         number += 1
 
 
-def _target(path: str) -> str:
-    """Return where a link leads; empty if there is none."""
-    with suppress(OSError):
+def leads_to(path: str) -> str:
+    """Return what a link says; empty if it says nothing.
+
+    Raises:
+        OSError: nobody can tell.
+    """
+    try:
         return os.readlink(path)
-    return ""
-
-
-def _put_back(path: str, target: str) -> bool:
-    """Make a link again, if its folder is still there."""
-    with suppress(OSError), folder_of(path) as (folder, name):
-        if os.path.lexists(path):
-            put_aside(path)
-        os.symlink(target, name, dir_fd=folder)
-        return True
-    return False
+    except OSError as error:
+        if error.errno in (errno.EINVAL, errno.ENOENT, errno.ENOTDIR, *_SHUT):
+            return ""
+        raise
 
 
 @contextmanager
@@ -337,10 +442,14 @@ def folder_of(path: str) -> Iterator[tuple[int, str]]:
         yield fd, name
     finally:
         os.close(fd)
-        for again, mode in reversed(let_in):
-            with suppress(OSError):
-                os.chmod(f"/proc/self/fd/{again}", mode)
-            os.close(again)
+        _close_again(let_in)
+
+
+def _close_again(let_in: list[tuple[int, int]]) -> None:
+    for fd, mode in reversed(let_in):
+        with suppress(OSError):  # then it stays open to its owner, and to nobody else
+            os.chmod(_OPEN.format(fd), mode)
+        os.close(fd)
 
 
 def _let_in(fd: int, let_in: list[tuple[int, int]]) -> None:
@@ -348,7 +457,7 @@ def _let_in(fd: int, let_in: list[tuple[int, int]]) -> None:
     facts = os.fstat(fd)
     mode = stat.S_IMODE(facts.st_mode)
     if mode & stat.S_IRWXU != stat.S_IRWXU and facts.st_uid == os.geteuid():
-        with suppress(OSError):
-            os.chmod(f"/proc/self/fd/{fd}", mode | stat.S_IRWXU)
+        with suppress(OSError):  # who cannot pass it hears of that from the next step
+            os.chmod(_OPEN.format(fd), mode | stat.S_IRWXU)
             if len(let_in) < _MOST_CLOSED_AGAIN:
                 let_in.append((os.dup(fd), mode))

@@ -41,11 +41,11 @@ from holdfast.tools.git_identity import git_identity
 from holdfast.tools.git_made import is_loose
 from holdfast.tools.kept import Kept, keep, opened
 from holdfast.tools.led import Leads, way
-from holdfast.tools.moved import held_open, inodes, still_there
+from holdfast.tools.moved import folders, held_open, still_there
 from holdfast.tools.other_names import OtherNames
 from holdfast.tools.own import OwnPlaces, own_places
 from holdfast.tools.repository import Repository, find
-from holdfast.tools.trace import Trace
+from holdfast.tools.trace import Trace, session_of
 from holdfast.tools.traces import Traces
 from holdfast.tools.turns import has_others
 from holdfast.tools.undoing import Undoing
@@ -161,12 +161,6 @@ def may_start(policy: Policy, tools: Iterable[Tool], offers: Callable[[str], boo
 def starts(names: Iterable[str], tools: Iterable[object]) -> bool:
     """Return whether a built-in tool with such a name, or one of the others, starts programs."""
     return not STARTING.isdisjoint(names) or any(map(_starts, tools))
-
-
-def worked_off(own: Own, home: Path, session: str) -> list[str]:
-    """Undo what killed processes left in a home. Return sentences about it for a session that nobody drives."""
-    fences = Fences(own_places(own), str(Path.home()), traces=Traces(home))
-    return fences.worked_off(session)
 
 
 def own_fence(
@@ -403,7 +397,8 @@ class Fences:
 
         def looked() -> tuple[Fence, Trace]:
             self._undoing.retry(
-                lambda: (workspace, *self._repository(workspace, walls), *map(real, walls.write))
+                session_of(launch.key),
+                lambda: (workspace, *self._repository(workspace, walls), *map(real, walls.write)),
             )
             with self._traces.looking():
                 rules = self.rules(workspace, walls, readable, reached)
@@ -524,7 +519,7 @@ def _trace(fence: Fence, look: _Look, beside: int, kept: Kept | None) -> Trace:
         tuple(path for path in mounted if not is_blank(path)),
         kept=kept,
         led=look.led,
-        inodes=inodes(fence.writable),
+        folders=folders(fence.writable),
     )
 
 

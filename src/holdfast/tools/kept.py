@@ -6,7 +6,7 @@ that were moved. What a command put in its place is set aside under another name
 """
 
 # Pathlib cannot work relative to a descriptor.
-# ruff: noqa: PTH101, PTH115, PTH118, PTH208
+# ruff: noqa: PTH101, PTH115, PTH118, PTH119, PTH120, PTH208
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.clock import SYSTEM_CLOCK, is_coarse, is_fresh
 from holdfast.opening import by
@@ -29,23 +30,20 @@ from holdfast.tools.aside import (
     Place,
     folder_of,
     free_name,
-    open_up,
-    place_of,
-    put_aside,
+    has,
+    move,
     rename,
     seen,
 )
 from holdfast.tools.blocking import Refused
+from holdfast.tools.identity import Identity, of_fd, of_folder
+from holdfast.tools.in_place import make_folders, put_in_place
 
 MAX_BYTES = 32 << 20
 MAX_FILES = 4_000
 _CHUNK_BYTES = 1 << 16
 _MOST_HELD = 64
 """How many folders are held open, to find them if they are moved. The others are made again."""
-_MOST_ENTRIES = 1_000_000
-"""How many names are looked at to find folders that a command moved."""
-_ROUNDS = 8
-"""How often they are looked for."""
 _NAME_CHARS = 50
 _DRAFT = f"{ASIDE}-draft"
 """Ends the name of a file that is being made again: nothing takes the place of another one before it is whole."""
@@ -83,20 +81,43 @@ class Kept(msgspec.Struct, frozen=True):
 
     copies: Mapping[str, _Copy]
     """By path. A folder comes before what is in it."""
-    above: Mapping[str, tuple[int, int]]
-    """Folders that hold something protected, or lie in it and may be changed, with the device and inode of each, a
-    folder before what is in it.
-    """
+    above: Mapping[str, Identity]
+    """Folders that hold something protected, or lie in it and may be changed, a folder before what is in it."""
     tops: tuple[str, ...]
     """The paths that the fence protects."""
     roots: tuple[str, ...]
     """What the command may change."""
     read_ns: int
+    names: Mapping[str, tuple[str, ...]] | None = None
+    """What may be in folders, if not all of it is in `copies`. In a folder that is not named, anything may be. None:
+    all is in `copies`.
+    """
 
     def only(self, paths: Iterable[str]) -> Kept:
-        """Return what is kept of these."""
-        copies = {path: self.copies[path] for path in paths if path in self.copies}
-        return Kept(copies, {}, self.tops, self.roots, self.read_ns)
+        """Return what is still needed where only these could not be put right. All else is right: who changes that
+        later is a person.
+        """
+        stuck = {*paths}
+        lost = [path for path in stuck if path in self.above]
+        copies = {path: copy for path, copy in self.copies.items() if path in stuck or is_within(lost, path)}
+        above = {path: each for path, each in self.above.items() if is_within(lost, path)}
+        unlisted = {
+            path for path, copy in copies.items() if is_within(lost, path) or _is_folder_again(path, copy)
+        }
+        names = {path: (*self._in(path),) for path in unlisted if self.names is None or path in self.names}
+        return replace(self, copies=copies, above=above, names=names)
+
+    def _in(self, folder: str) -> Iterator[str]:
+        if self.names is not None:
+            return iter(self.names[folder])
+        return (os.path.basename(path) for path in self.copies if os.path.dirname(path) == folder)
+
+    def may_be_there(self, path: str) -> bool:
+        """Return whether it may be in its folder, which is protected."""
+        if self.names is None:
+            return path in self.copies
+        folder, name = os.path.split(path)
+        return folder not in self.names or name in self.names[folder]
 
 
 def keep(fence: Fence, homes: Iterable[str]) -> Kept:
@@ -124,7 +145,7 @@ def keep(fence: Fence, homes: Iterable[str]) -> Kept:
             if left < 0 or len(copies) > MAX_FILES:
                 what = f"there is too much in it that must not be changed, like {path}"
                 raise Refused(_TOO_MUCH.format(what=what))
-    above = {path: place.identity for path, place in seen(_above(fence)).items()}
+    above = {path: found for path in _above(fence) if (found := of_folder(path)) is not None}
     return Kept(copies, above, fence.protected, fence.writable, read_ns)
 
 
@@ -132,10 +153,9 @@ def opened(kept: Kept) -> dict[str, int]:
     """Open the folders above what is protected, to find them wherever they are moved."""
     held: dict[str, int] = {}
     for path in [*kept.above][:_MOST_HELD]:
-        with suppress(OSError):
+        with suppress(OSError):  # what is not held is looked for
             fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
-            facts = os.fstat(fd)
-            if (facts.st_dev, facts.st_ino) == kept.above[path]:
+            if of_fd(fd) == kept.above[path]:
                 held[path] = fd
             else:  # another command has put something else there
                 os.close(fd)
@@ -149,18 +169,25 @@ def put_back(kept: Kept, held: Mapping[str, int] = MappingProxyType({})) -> Undo
         kept: What was protected.
         held: The open folders above it; without them, those that were moved are looked for.
     """
-    moved = _put_in_place(kept, held)
-    changed = [path for path in kept.above if open_up(path) or path in moved]
-    stuck: dict[str, str] = {}
+    changed, stuck = put_in_place(kept.above, kept.roots, held)
+    lost, unmade = [*stuck], list[str]()
     for path, copy in kept.copies.items():
-        if not _is_same(path, copy, kept.read_ns):
-            try:
+        if is_within(lost, path):  # what is in it comes back with it
+            continue
+        try:
+            if not _is_same(path, copy, kept.read_ns):
+                changed.append(path)
                 _make_again(path, copy, kept)
-            except OSError as error:
-                stuck[path] = error.strerror or str(error)
-            changed.append(path)
+        except OSError as error:
+            stuck[path] = error.strerror or str(error)
+            unmade.append(path)
+            continue
         if stat.S_ISDIR(copy.mode) and path not in kept.roots:
-            changed += _emptied(path, kept)
+            _empty(path, kept, changed, stuck)
+    for path in unmade:  # it may have been made with what is in it
+        if _is_folder_again(path, kept.copies[path]):
+            del stuck[path]
+    changed = [*dict.fromkeys([*changed, *stuck])]
     return Undone(tuple(changed), tuple(stuck), next(iter(stuck.values()), ""))
 
 
@@ -289,17 +316,24 @@ def _content(fd: int) -> bytes:
 
 
 def _is_same(path: str, copy: _Copy, read_ns: int) -> bool:
-    """Return whether a path has what it had. Reads the file only if its time says that it may have changed."""
+    """Return whether a path has what it had. Reads the file only if its time says that it may have changed.
+
+    Raises:
+        OSError: nobody can tell.
+    """
     try:
         found = os.lstat(path)
         if _facts(found) == copy.facts and _is_proof(found.st_ctime_ns, read_ns // 1_000_000):
             return True
         if stat.S_ISDIR(copy.mode) or copy.mode != found.st_mode:
-            return copy.mode == found.st_mode and copy.facts[:2] == (found.st_dev, found.st_ino)
+            # What is in a folder is compared by itself. It does not matter who made the folder.
+            return copy.mode == found.st_mode
         with _reached(path) as (fd, found):
             now = _copy(fd, found)
-    except OSError:
-        return False
+    except OSError as error:
+        if error.errno in (*_MOVING, errno.EACCES):
+            return False
+        raise
     return (now.mode, now.content, now.target) == (copy.mode, copy.content, copy.target)
 
 
@@ -310,115 +344,24 @@ def _is_proof(changed_ns: int, read_ms: int) -> bool:
     return not is_coarse(changed_ns) and not is_fresh(changed_ns, read_ms)
 
 
-def _put_in_place(kept: Kept, held: Mapping[str, int]) -> set[str]:
-    """Put folders back where they were, if they were moved, and put aside a file or link that is there instead.
-    Return the paths at which something was done.
-    """
-    done = set[str]()
-    for _ in range(_ROUNDS):  # what lay in a folder that was moved may have been moved out of it before
-        missing = {path: place for path, place in kept.above.items() if not _is_in_place(path, place)}
-        unheld = {place for path, place in missing.items() if path not in held}
-        found = _found(unheld, kept.roots) if unheld else {}
-        now = {
-            path: place_of(held[path]) if path in held else found.get(place, "")
-            for path, place in missing.items()
-        }
-        moved = {path for path in missing if now[path] and _is_moved(now[path], path, missing[path], kept)}
-        done |= moved
-        if not moved:
-            break
-    for path in missing:
-        with suppress(OSError):
-            if not now[path] and not stat.S_ISDIR(os.lstat(path).st_mode) and put_aside(path):
-                done.add(path)
-    return done
-
-
-def _is_in_place(path: str, identity: tuple[int, int]) -> bool:
-    there = seen([path]).get(path)
-    return there is not None and there.identity == identity
-
-
-def _is_moved(elsewhere: str, path: str, identity: tuple[int, int], kept: Kept) -> bool:
-    """Move a folder back to its path, and return whether that was done. Another one that is there is put aside."""
-    # It may have come back, or gone on, with a folder that holds it.
-    if _is_in_place(path, identity) or not _is_in_place(elsewhere, identity):
-        return False
-    with suppress(OSError):
-        if os.path.lexists(path):
-            put_aside(path)
-        _make_folders(path, kept.roots)
-        with folder_of(elsewhere) as (source, old), folder_of(path) as (target, new):
-            os.rename(old, new, src_dir_fd=source, dst_dir_fd=target)
-        return True
-    return False
-
-
-def _found(identities: Collection[tuple[int, int]], roots: Iterable[str]) -> dict[tuple[int, int], str]:
-    """Return where folders are among what a command could change, as far as these are looked through."""
-    inodes = {inode for _, inode in identities}
-    found: dict[tuple[int, int], str] = {}
-    following, entries = [*roots], 0
-    while following and entries < _MOST_ENTRIES and len(found) < len(identities):
-        with suppress(OSError), os.scandir(following.pop()) as listed:
-            for entry in listed:
-                entries += 1
-                if not entry.is_dir(follow_symlinks=False):
-                    continue
-                following.append(entry.path)
-                if entry.inode() in inodes:
-                    place = entry.stat(follow_symlinks=False).st_dev, entry.inode()
-                    if place in identities:
-                        found[place] = entry.path
-    return found
-
-
 def _make_again(path: str, copy: _Copy, kept: Kept) -> None:
     """Make a file, a folder or a link as it was. What is there instead is put aside.
 
     Raises:
         OSError: that is not possible.
     """
-    _make_folders(path, kept.roots)
+    make_folders(path, kept.roots)
     with folder_of(path) as (folder, name):
-        if _is_there(folder, name):
+        if has(folder, name):
             if _has_its_mode_again(folder, name, copy):
                 return
-            _set_aside(path, kept.tops)
+            set_aside(path, kept.tops)
         if stat.S_ISLNK(copy.mode):
             os.symlink(copy.target, name, dir_fd=folder)
         elif stat.S_ISDIR(copy.mode):
             os.mkdir(name, stat.S_IMODE(copy.mode), dir_fd=folder)
         elif copy.content is not None:
             _write(folder, name, copy)
-
-
-def _make_folders(path: str, roots: Iterable[str]) -> None:
-    """Make the folders above a path that a command has removed. What it put in place of one is put aside: a link may
-    lead to where it may not write itself.
-
-    Raises:
-        OSError: that is not possible.
-    """
-    with suppress(OSError), folder_of(path):
-        return
-    for above in map(str, reversed(Path(path).parents)):
-        if not any(above != root and is_inside(root, above) for root in roots):
-            continue
-        with folder_of(above) as (folder, name):
-            if _is_there(folder, name):
-                if stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode):
-                    continue
-                rename(above)
-            os.mkdir(name, dir_fd=folder)
-
-
-def _is_there(folder: int, name: str) -> bool:
-    try:
-        os.lstat(name, dir_fd=folder)
-    except FileNotFoundError:
-        return False
-    return True
 
 
 def _write(folder: int, name: str, copy: _Copy) -> None:
@@ -429,7 +372,7 @@ def _write(folder: int, name: str, copy: _Copy) -> None:
     """
     draft = name[:_NAME_CHARS] + _DRAFT
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    if _is_there(folder, draft):  # of a process that was killed meanwhile, or a trap of a command
+    if has(folder, draft):  # of a process that was killed meanwhile, or a trap of a command
         if stat.S_ISDIR(os.lstat(draft, dir_fd=folder).st_mode):
             os.rename(draft, free_name(draft, folder), src_dir_fd=folder, dst_dir_fd=folder)
         else:
@@ -442,52 +385,104 @@ def _write(folder: int, name: str, copy: _Copy) -> None:
             os.utime(file.fileno(), ns=copy.times_ns)
         os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
     except OSError:
-        with suppress(OSError):
+        with suppress(OSError):  # the next try removes it
             os.unlink(draft, dir_fd=folder)
         raise
 
 
+def keep_aside(path: str, kept: Kept) -> bool:
+    """Make what was at a path again beside what somebody has made there since, unless that is the same. Return
+    whether it is not.
+
+    Raises:
+        OSError: it could not be made.
+    """
+    copy = kept.copies[path]
+    if _is_same(path, copy, kept.read_ns):
+        return False
+    with aside_of(path, kept.tops) as (_, _, folder, name):
+        if stat.S_ISLNK(copy.mode):
+            os.symlink(copy.target, name, dir_fd=folder)
+        elif copy.content is not None:
+            _write(folder, name, copy)
+    return True
+
+
 def _has_its_mode_again(folder: int, name: str, copy: _Copy) -> bool:
-    """Give a file or folder its mode again, if it differs in nothing else. Return whether it has it."""
+    """Give a file or folder its mode again, if it differs in nothing else. Return whether it has it.
+
+    Raises:
+        OSError: it could not be given.
+    """
     fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     try:
         found = os.fstat(fd)
         if stat.S_IFMT(found.st_mode) != stat.S_IFMT(copy.mode) or stat.S_ISLNK(copy.mode):
             return False
-        if stat.S_ISDIR(copy.mode):
-            is_same = (found.st_dev, found.st_ino) == copy.facts[:2]
-        else:
-            is_same = _copy(fd, found).content == copy.content
-        if is_same:
-            os.chmod(_GIVEN.format(fd), stat.S_IMODE(copy.mode))
-        return is_same
-    except PermissionError:
-        return False
+        if not stat.S_ISDIR(copy.mode):
+            try:
+                if _copy(fd, found).content != copy.content:
+                    return False
+            except PermissionError:  # a program closed it to its owner
+                return False
+        os.chmod(_GIVEN.format(fd), stat.S_IMODE(copy.mode))
+        return True
     finally:
         os.close(fd)
 
 
-def _emptied(path: str, kept: Kept) -> list[str]:
-    """Put aside what came into a protected folder. Return what it was."""
-    aside: list[str] = []
-    with suppress(OSError):
-        for name in os.listdir(path):
-            if (each := os.path.join(path, name)) not in kept.copies:
-                with suppress(OSError):
-                    _set_aside(each, kept.tops)
-                    aside.append(each)
-    return aside
+def _is_folder_again(path: str, copy: _Copy) -> bool:
+    """Return whether a folder lies where one was, with the mode that it had."""
+    try:
+        return stat.S_ISDIR(copy.mode) and os.lstat(path).st_mode == copy.mode
+    except OSError:  # then it is tried again
+        return False
 
 
-def _set_aside(path: str, tops: Iterable[str]) -> None:
+def _empty(path: str, kept: Kept, changed: list[str], stuck: dict[str, str]) -> None:
+    """Put aside what came into a protected folder. Notes what it was, and what failed."""
+    try:
+        names = os.listdir(path)
+    except OSError as error:
+        stuck[path] = error.strerror or str(error)
+        return
+    for name in names:
+        each = os.path.join(path, name)
+        if kept.may_be_there(each):
+            continue
+        try:
+            set_aside(each, kept.tops)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            stuck[each] = error.strerror or str(error)
+        changed.append(each)
+
+
+def set_aside(path: str, tops: Iterable[str]) -> None:
     """Put aside what lies at a path, out of the protected folder: its programs may read all that is in it.
 
     Raises:
         OSError: that is not possible.
     """
+    with aside_of(path, tops) as (source, name, target, aside):
+        if source == target:
+            rename(path)
+        else:
+            move(name, source, aside, target)
+
+
+@contextmanager
+def aside_of(path: str, tops: Iterable[str]) -> Iterator[tuple[int, str, int, str]]:
+    """Return the folder of a path, its name, and where it would be put aside: a folder, and a name there.
+
+    Raises:
+        OSError: that is not possible.
+    """
     top = next((each for each in tops if each != path and is_inside(each, path)), "")
-    if not top:
-        rename(path)
-        return
-    with folder_of(path) as (source, name), folder_of(top) as (target, above):
-        os.rename(name, free_name(f"{above}.{name}", target), src_dir_fd=source, dst_dir_fd=target)
+    with folder_of(path) as (source, name):
+        if not top:
+            yield source, name, source, free_name(name, source)
+            return
+        with folder_of(top) as (target, above):
+            yield source, name, target, free_name(f"{above}.{name}", target)

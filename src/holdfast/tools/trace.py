@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from holdfast.tools.aside import Place
+from holdfast.tools.identity import Identity
 from holdfast.tools.kept import Kept
 
 
@@ -18,13 +19,15 @@ class Trace(msgspec.Struct, frozen=True):
     beside: int
     """How many of these the settings name, at the end."""
     before: Mapping[str, Place]
-    """What lay at the places with controlling names."""
+    """What lay at the places with controlling names; when it has ended, only links that could not be put back."""
     covered: tuple[str, ...]
     """Where a sandbox may leave an empty file."""
     changed: tuple[str, ...] = ()
     """What was put aside when it had ended, and nobody was told yet."""
     stuck: tuple[str, ...] = ()
-    """What could not be put back yet."""
+    """Where something could not be put right yet, when it had ended."""
+    why: str = ""
+    """Why not, at the first of them."""
     kept: Kept | None = None
     """What it could change and must not; when it has ended, only what could not be put back."""
     gone: tuple[str, ...] = ()
@@ -35,12 +38,16 @@ class Trace(msgspec.Struct, frozen=True):
     """When it was looked what lay there."""
     led: tuple[str, ...] = ()
     """Where something protected led when it began."""
-    inodes: Mapping[str, int] = msgspec.field(default_factory=dict)
-    """The numbers of what it may change. A person may put another folder there meanwhile."""
+    folders: Mapping[str, Identity] = msgspec.field(default_factory=dict)
+    """What it may change, by path. A person may put another folder there meanwhile."""
     fault: str = ""
     """The name of the error that kept all of it from being undone, or that it is elsewhere; empty if nobody tried, or
     it is undone.
     """
+    found: Mapping[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
+    """What lay then where it could not be put right. What lies there later is the work of somebody else."""
+    since: tuple[str, ...] = ()
+    """Where it could not be put right, and somebody changed something since. It stays so."""
 
     @property
     def session(self) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -20,12 +20,11 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.locks import try_lock
+from holdfast.locks import is_named, try_lock
 from holdfast.policy.paths import is_inside
 from holdfast.protocol.fence import Undone
 from holdfast.tools.aside import NOT_YET, not_put_back, sentence
 from holdfast.tools.blocking import Refused
-from holdfast.tools.kept import put_back
 from holdfast.tools.moved import Elsewhere, is_elsewhere
 from holdfast.tools.trace import Trace, session_of
 from holdfast.tools.turns import table_of
@@ -33,14 +32,27 @@ from holdfast.tools.turns import table_of
 FOLDER = "aside"
 _MOST_TOLD = 10
 """The most commands of one session of which something is said at once."""
+_ENDED = b"null"
+"""What the file has in it of a command of which nothing is left, if it could not be removed."""
 STUCK = (
     "Nothing was run: an earlier command changed files that control other programs, and they could not be put back: "
     f"{{paths}}. {NOT_YET}"
+)
+UNREADABLE = (
+    "What an earlier command left cannot be read, so nobody knows what it changed: {path} ({why}). Until it can be "
+    "read or is removed, no command runs. `holdfast doctor` says more."
+)
+_NOT_FORGOTTEN = (
+    "Nothing was deleted: what a command of the session changed in {workspace} is not put right: {what}. It would be "
+    "forgotten with the session."
 )
 
 
 class Traces:
     """The commands of a home that run, or of which something must be said or done.
+
+    What is stored counts, and what is known here only where nothing could be stored: another process may have put
+    right meanwhile what this one could not.
 
     Args:
         home: The folder of the home; None without one.
@@ -54,7 +66,10 @@ class Traces:
         self._held: dict[str, int] = {}
         """Their files, which are locked: so other processes know that this one lives."""
         self._failed: set[str] = set()
-        self._stuck: dict[str, Trace] = {}
+        self._own: set[str] = set()
+        """The commands of this process that have ended, of which something is stored."""
+        self._unstored: dict[str, Trace] = {}
+        """What is left to do of those of which nothing could be stored. Their files stay locked."""
         self._faulty: dict[str, Trace] = {}
         """What other processes left, and this one could not undo."""
         self._untold: dict[str, list[str]] = {}
@@ -75,12 +90,14 @@ class Traces:
     def beside(self, roots: Collection[str]) -> list[Trace]:
         """Return the commands that may have changed something in these folders and were not undone: those that run,
         of this process and of others, and those whose Holdfast was killed. The oldest comes first.
+
+        Raises:
+            Refused: some of them cannot be read.
         """
-        found = dict(self._table.running)
-        for name in self._names():
-            with suppress(OSError, ValueError):
-                if name not in found and not (trace := self._read(name)).changed:
-                    found[name] = trace
+        found, (stored, _) = dict(self._table.running), self._readable()
+        for name, trace in stored.items():
+            if name not in found and name not in self._unstored and not trace.changed:
+                found[name] = trace
         return sorted((each for each in found.values() if meet(each.writable, roots)), key=_age)
 
     def fail(self, key: str) -> None:
@@ -92,191 +109,282 @@ class Traces:
         return [self._running[name] for name in self._failed]
 
     def are_any(self) -> bool:
-        """Return whether there are commands that run, or of which something must be said or done."""
-        return bool(self._running or self._stuck or self._names())
+        """Return whether there are commands that run, or of which something must be said or done.
+
+        Raises:
+            Refused: nobody can tell.
+        """
+        try:
+            return bool(self._running or self._unstored or self._names())
+        except OSError as error:
+            raise _unreadable({str(self._folder): error.strerror or str(error)}) from error
 
     def note_fault(self, name: str, trace: Trace, error: Exception) -> None:
         """Keep what another process left, because an error kept it from being undone, or nobody knows where it is."""
         self._told.discard(name)
-        fault = str(error) if isinstance(error, Elsewhere) else type(error).__name__
-        self._faulty[name] = replace(trace, fault=fault)
-        with suppress(OSError):
+        reason = str(error) if isinstance(error, Elsewhere) else type(error).__name__
+        self._faulty[name] = replace(
+            trace, fault=(error.strerror or reason) if isinstance(error, OSError) else reason
+        )
+        with suppress(OSError):  # then only this process knows, and the next one finds the same
             self._keep(name, self._faulty[name])
 
     def faulty(self) -> dict[str, Trace]:
         """Return what other processes left, and nobody could undo because of an error, by their names."""
-        stored = self._stored()
+        stored, _ = self._stored()
         found = {name: trace for name, trace in stored.items() if trace.fault}
         return {**found, **{name: trace for name, trace in self._faulty.items() if name in stored}}
+
+    def left_stuck(self) -> list[Trace]:
+        """Return what is stored of commands that changed something which could not be put back yet."""
+        return [trace for trace in self._stored()[0].values() if trace.stuck and not trace.fault]
+
+    def pending(self) -> dict[str, Trace]:
+        """Return what is left to do of commands that have ended, of any process, by their names.
+
+        Raises:
+            Refused: it cannot be read.
+        """
+        stored, _ = self._readable()
+        return {
+            **self.faulty(),
+            **{name: each for name, each in stored.items() if each.stuck},
+            **self._unstored,
+        }
 
     def is_running(self, key: str) -> bool:
         """Return whether it began and has not ended."""
         return _name(key) in self._running
 
-    def end(self, key: str, undone: Undone, now: Trace | None = None) -> None:
-        """Keep what is left to say and to do. The command has ended. `now`: its trace with paths as they are now."""
+    def is_own(self, name: str) -> bool:
+        """Return whether it was a command of this process."""
+        return name in self._own
+
+    def is_still_here(self, key: str) -> bool:
+        """Return whether nobody else has undone a command of this process: another one may have taken over while this
+        one was frozen.
+        """
+        path, fd = self._path(_name(key)), self._held.get(_name(key))
+        if path is None or fd is None:
+            return True
+        try:
+            return is_named(fd, path)
+        except OSError:  # it is still there, but nobody can look
+            return True
+
+    def lose(self, key: str) -> None:
+        """It was undone by another process."""
+        self._running.pop(_name(key), None)
+        self._failed.discard(_name(key))
+        self._let_go(_name(key))
+
+    def end(self, key: str, undone: Undone, rest: Trace) -> None:
+        """Keep what is left to say and to do. The command has ended."""
         trace = self._running.pop(_name(key))
         self._failed.discard(_name(key))
+        self._own.add(_name(key))
         if undone.changed:
-            untold = self._untold.setdefault(_mark(session_of(key)), [])
-            untold.append(sentence(undone, trace.writable[0]))
-            del untold[:-_MOST_TOLD]
-        self.finish(_name(key), now or trace, undone)
+            self.say(session_of(key), sentence(undone, trace.writable[0]))
+        self.finish(_name(key), rest)
 
-    def finish(self, name: str, trace: Trace, undone: Undone) -> None:
+    def finish(self, name: str, rest: Trace) -> None:
         """Keep only what is left of a command that has ended."""
-        kept = trace.kept.only(undone.stuck) if trace.kept is not None and undone.stuck else None
         self._faulty.pop(name, None)
-        rest = replace(
-            trace,
-            fault="",
-            before={},
-            gone=(),
-            led=(),
-            inodes=trace.inodes if undone.stuck else {},
-            covered=(),
-            changed=undone.changed,
-            stuck=undone.stuck,
-            kept=kept,
-        )
-        if (fd := self._held.pop(name, None)) is not None:
+        self._unstored.pop(name, None)
+        is_kept = False
+        if rest.changed or rest.since:
+            with suppress(OSError):  # what cannot be stored is known here, as long as this process lives
+                is_kept = self._keep(name, rest)
+        if rest.stuck and not is_kept:
+            self._unstored[name] = rest  # what is stored is more than what is left to do, so it stays locked
+        elif not is_kept:
+            self._drop(name)
+        self._let_go(name)
+
+    def _let_go(self, name: str) -> None:
+        if name not in self._unstored and (fd := self._held.pop(name, None)) is not None:
             os.close(fd)
         if (was := self._table.running.pop(name, None)) is not None:
             self._table.leave(was.writable[0])
-        if undone.stuck:
-            self._stuck[name] = rest
-        if not undone.changed:
-            self._drop(name)
-            return
-        try:
-            self._keep(name, rest)
-        except OSError:  # what the file has is more than what is left to do
-            if not undone.stuck:
-                self._drop(name)
+
+    def say(self, session: str, text: str) -> None:
+        """Let a session hear something, with what else it hears of commands."""
+        untold = self._untold.setdefault(_mark(session), [])
+        untold.append(text)
+        del untold[:-_MOST_TOLD]
 
     def taken(self, session: str) -> list[str]:
         """Return sentences about what was put aside of a session's commands, once."""
         if not (self._untold or self._told):  # it is asked after each attempt
             return []
         found = self._untold.pop(_mark(session), [])
-        for name in self._names(session) if found else {*self._told}:
+        names: Iterable[str] = {*self._told}
+        if found:
+            with suppress(OSError):  # then it is said again when the session goes on
+                names = self._names(session)
+        for name in names:
             if name.startswith(_mark(session)) and name not in self._running:
                 self._told.discard(name)
-                if name not in self._stuck and name not in self._faulty:
-                    self._drop(name)
+                self._drop_told(name)
         return found
+
+    def drop_if_heard(self, session: str, name: str) -> None:
+        """Forget a command of this process of which nothing more is to be said, if its session has heard the rest."""
+        if _mark(session) not in self._untold:
+            self._drop_told(name)
+
+    def _drop_told(self, name: str) -> None:
+        """Forget a command of which somebody has heard, unless something is left to do."""
+        with suppress(OSError, ValueError):  # `unreadable` says what cannot be read
+            trace = self._read(name)
+            if trace.changed and not trace.stuck and not trace.fault:
+                self.told(name)
 
     def left(self, session: str) -> dict[str, Trace]:
         """Return what other processes left of a session's commands, which have all ended, by their names."""
-        found: dict[str, Trace] = {}
-        for name in self._names(session):
-            if name in self._running or name in self._stuck:
-                continue
-            with suppress(OSError, ValueError):
-                found[name] = self._read(name)
-                self._told.add(name)
-                continue
-            self._drop(name)
+        stored, _ = self._stored(session)
+        found = {name: each for name, each in stored.items() if name not in self._own}
+        self._told.update(found)
         return found
 
     def abandoned(self) -> dict[str, Trace]:
         """Return what is left of commands of all sessions, whose processes no longer live, by their names."""
-        found: dict[str, Trace] = {}
-        for name in self._names():
-            with suppress(OSError, ValueError):
-                if name not in self._running and name not in self._stuck and self._is_abandoned(name):
-                    found[name] = self._read(name)
-        return found
+        stored, _ = self._stored()
+        return {
+            name: trace
+            for name, trace in stored.items()
+            if name not in self._own and self._is_abandoned(name)
+        }
 
     def told(self, name: str) -> None:
         """Somebody has heard of it."""
+        self._own.discard(name)
         self._drop(name)
 
     def _is_abandoned(self, name: str) -> bool:
-        """Return whether the process that stored it no longer lives.
-
-        Raises:
-            OSError: there is nothing.
-        """
-        fd = os.open(self._path(name) or "", os.O_RDONLY | os.O_CLOEXEC)
+        """Return whether the process that stored it no longer lives."""
+        try:
+            fd = os.open(self._path(name) or "", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:  # it is gone by now, or can no longer be read
+            return False
         try:
             return try_lock(fd) == "ours"
         finally:
             os.close(fd)
 
-    def put_back_stuck(self, roots: Sequence[str]) -> None:
-        """Put back what could not be put back before, of the commands that could change something in these folders,
-        the workspace first.
+    def unreadable(self) -> dict[str, str]:
+        """Return what of the stored cannot be read, with the reason. Nobody knows what these commands changed."""
+        return self._stored()[1]
+
+    def _readable(self) -> tuple[dict[str, Trace], dict[str, str]]:
+        """Return the same as `_stored`.
 
         Raises:
-            Refused: it still cannot be.
+            Refused: something cannot be read.
         """
-        still = Undone()
-        for name, trace in {**self._left_stuck(), **self._stuck}.items():
-            if not meet(trace.writable, roots) or is_elsewhere(trace):
+        stored, unreadable = self._stored()
+        if unreadable:
+            raise _unreadable(unreadable)
+        return stored, unreadable
+
+    def _stored(self, session: str = "") -> tuple[dict[str, Trace], dict[str, str]]:
+        """Return what is stored of a session or of all, and does not run in this process; and the paths of what
+        cannot be read, with the reason.
+        """
+        found, unreadable = dict[str, Trace](), dict[str, str]()
+        try:
+            names = self._names(session)
+        except OSError as error:
+            return {}, {str(self._folder): error.strerror or str(error)}
+        for name in names:
+            if name in self._running:
                 continue
-            undone = put_back(trace.kept) if trace.kept is not None else Undone()
-            still = Undone(stuck=(*still.stuck, *undone.stuck), why=still.why or undone.why)
-            if undone.stuck:
+            try:
+                found[name] = self._read(name)
+            except (
+                FileNotFoundError
+            ):  # it is gone by now, or was not stored to its end, so its command did not begin
                 continue
-            if self._stuck.pop(name, None) is not None:
-                self._drop(name)
-            else:  # its session has not yet been told
-                self._keep(name, replace(trace, stuck=(), kept=None))
-        if still.stuck:
-            raise Refused(STUCK.format(paths=not_put_back(still, roots[0])))
+            except OSError as error:
+                unreadable[str(self._path(name))] = error.strerror or str(error)
+            except ValueError:
+                unreadable[str(self._path(name))] = "it is not what was stored"
+        return found, unreadable
 
-    def _left_stuck(self) -> dict[str, Trace]:
-        """Return what other processes could not put back."""
-        return {name: trace for name, trace in self._stored().items() if trace.stuck}
+    def forget(self, session: str) -> list[str]:
+        """Remove what is kept of a session, which nobody drives. What its commands changed was put right. Return the
+        workspaces that are elsewhere: what was changed there is forgotten.
 
-    def _stored(self) -> dict[str, Trace]:
-        """Return what is stored and does not run in this process."""
-        found: dict[str, Trace] = {}
-        for name in self._names():
-            with suppress(OSError, ValueError):
-                if name not in self._running:
-                    found[name] = self._read(name)
-        return found
-
-    def forget(self, session: str) -> None:
-        """Remove what is kept of a session, which nobody drives. What a killed command changed is put back first."""
-        for trace in self.left(session).values():
-            if trace.kept is not None and not is_elsewhere(trace):
-                put_back(trace.kept)
+        Raises:
+            Refused: it was not.
+        """
+        stored, unreadable = self._stored(session)
+        for path, why in unreadable.items():
+            raise Refused(_NOT_FORGOTTEN.format(workspace="a folder", what=f"{path} cannot be read ({why})"))
+        for trace in stored.values():
+            if (trace.stuck or trace.fault) and not is_elsewhere(trace):
+                workspace = trace.writable[0]
+                what = (
+                    not_put_back(Undone(stuck=trace.stuck, why=trace.why), workspace)
+                    if trace.stuck
+                    else trace.fault
+                )
+                raise Refused(_NOT_FORGOTTEN.format(workspace=workspace, what=what))
         for name in self._names(session):
             self._drop(name)
+        return [trace.writable[0] for trace in stored.values() if trace.stuck or trace.fault]
 
     def _path(self, name: str) -> Path | None:
         return self._folder / f"{name}.json" if self._folder is not None else None
 
     def _names(self, session: str = "") -> list[str]:
-        """Return the names of what is stored of a session or of all, also of what was not stored to its end."""
+        """Return the names of what is stored of a session or of all, also of what was not stored to its end.
+
+        Raises:
+            OSError: nobody can tell.
+        """
         if self._folder is None:
             return []
         begin = f"{_mark(session)}-" if session else ""
-        with suppress(OSError):
-            return sorted(
-                {name.rpartition(".")[0] for name in os.listdir(self._folder) if name.startswith(begin)}
-            )
-        return []
+        try:
+            try:
+                listed = os.listdir(self._folder)
+            except PermissionError:  # a command may change the mode of what the user owns, wherever it lies
+                self._folder.chmod(0o700)
+                listed = os.listdir(self._folder)
+        except (FileNotFoundError, NotADirectoryError):  # no command ever began
+            return []
+        return sorted({name.rpartition(".")[0] for name in listed if name.startswith(begin)})
 
     def _read(self, name: str) -> Trace:
         """Read what is stored.
 
         Raises:
-            OSError: there is nothing.
+            OSError: there is nothing, or it cannot be read.
             ValueError: it is not what was stored.
         """
         path = self._path(name)
         if path is None:
             raise FileNotFoundError(name)
-        return msgspec.convert(json.loads(path.read_bytes()), Trace)
+        try:
+            content = path.read_bytes()
+        except PermissionError:
+            path.parent.chmod(0o700)
+            path.chmod(0o600)
+            content = path.read_bytes()
+        if content == _ENDED:
+            raise FileNotFoundError(name)
+        return msgspec.convert(json.loads(content), Trace)
 
-    def _keep(self, name: str, trace: Trace, *, is_running: bool = False) -> None:
+    def _keep(self, name: str, trace: Trace, *, is_running: bool = False) -> bool:
+        """Store it. Return whether there is a home. Of a command that begins, it outlives also a power cut.
+
+        Raises:
+            OSError: it could not be stored.
+        """
         path = self._path(name)
         if path is None:
-            return
+            return False
         path.parent.mkdir(mode=0o700, exist_ok=True)
         draft = path.with_suffix(".tmp")
         fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -285,23 +393,47 @@ class Traces:
             # Names of files need not be text, and only this encoder takes them.
             with open(fd, "w", encoding="ascii", closefd=False) as file:
                 file.write(json.dumps(msgspec.to_builtins(trace)))
+            if is_running:
+                os.fsync(fd)
             draft.replace(path)
+            if (
+                is_running
+            ):  # its name, too: it is in the journal of the file system before this one is through
+                os.fsync(fd)
         except OSError:
             os.close(fd)
-            with suppress(OSError):
+            with suppress(
+                OSError
+            ):  # nobody takes it for a trace, and the next one with this name takes its place
                 draft.unlink()
+            if is_running:  # the command does not begin
+                self._drop(name)
             raise
         if is_running:
             self._held[name] = fd
         else:
             os.close(fd)
+        return True
 
     def _drop(self, name: str) -> None:
         path = self._path(name)
-        if path is not None:
-            with suppress(OSError):
-                path.unlink(missing_ok=True)
-                path.with_suffix(".tmp").unlink(missing_ok=True)
+        if path is None:
+            return
+        try:
+            path.unlink(missing_ok=True)
+            path.with_suffix(".tmp").unlink(missing_ok=True)
+        except OSError:
+            with (
+                suppress(OSError),
+                path.open("r+b") as file,
+            ):  # if not even that works, it is put right once more
+                file.write(_ENDED)
+                file.truncate()
+
+
+def _unreadable(paths: Mapping[str, str]) -> Refused:
+    path, why = next(iter(paths.items()))
+    return Refused(f"Nothing was run. {UNREADABLE.format(path=path, why=why)}")
 
 
 def meet(these: Iterable[str], those: Collection[str]) -> bool:

@@ -18,18 +18,20 @@ from holdfast.protocol.fence import Undone
 from holdfast.sandbox import own_folder
 from holdfast.sandbox.mounted import remove_blank
 from holdfast.sandbox.trees import end_trees
-from holdfast.tools.aside import ASIDE, is_aside, not_put_back, put_right, sentence
+from holdfast.tools.aside import ASIDE, again, is_aside, not_put_back, put_right, sentence
 from holdfast.tools.blocking import Refused
-from holdfast.tools.kept import put_back, righted
+from holdfast.tools.kept import righted
 from holdfast.tools.led import first_on_the_way
-from holdfast.tools.moved import is_elsewhere, where_it_is
+from holdfast.tools.moved import Elsewhere, check_it_is_there, is_elsewhere, where_it_is
+from holdfast.tools.rest import left, tried_again
 from holdfast.tools.trace import Trace
-from holdfast.tools.traces import STUCK, Traces, meet
+from holdfast.tools.traces import STUCK, UNREADABLE, Traces, meet
 
 _OF_ANOTHER = (
     "A command of session {session} was left behind when its Holdfast was killed. Files that control other programs "
     "had come or changed, and were put aside or put back: `holdfast resume {session}` names them."
 )
+_OF_ANOTHER_NOW = "Of a command of session {session}, which had ended: {text}"
 _NOT_UNDONE = (
     "A command of session {session} was left behind when its Holdfast was killed, and an error keeps what it changed "
     "in {workspace} from being put right. Until then, no command runs there. `holdfast doctor` says more."
@@ -80,24 +82,33 @@ class Undoing:
         if not self._traces.is_running(trace.key):  # it did not begin
             return Undone()
         with self._traces.alone():
-            is_undone = False
-            try:
+            return self._ended(trace, held, tops)
+
+    def _ended(self, trace: Trace, held: Mapping[str, int], tops: Mapping[str, int]) -> Undone:
+        """Undo what a command of this process changed, unless another one has done it meanwhile."""
+        undone, is_undone = Undone(), False
+        try:
+            if self._traces.is_still_here(trace.key):
                 now, held = where_it_is(trace, tops, held)
                 undone = self._undone(now, held)
-                if _is_whole(now, undone):
-                    self._traces.end(trace.key, undone, now)
-                    is_undone = True
-                return undone
-            finally:
-                if not is_undone:
-                    self._traces.fail(trace.key)
+                is_undone = True
+        finally:
+            if not self._traces.is_still_here(trace.key):
+                self._traces.lose(trace.key)
+                undone = replace(undone, stuck=(), why="")
+            elif is_undone:
+                self._traces.end(trace.key, undone, left(now, undone))
+            else:
+                self._traces.fail(trace.key)
+        return undone
 
-    def retry(self, find_roots: Callable[[], Sequence[str]]) -> None:
+    def retry(self, session: str, find_roots: Callable[[], Sequence[str]]) -> None:
         """Undo what could not be undone before.
 
         Args:
-            find_roots: Returns the folders in which the next command could change something, the workspace first.
-                What was changed elsewhere does not matter to it.
+            session: A command of this one is about to begin. It hears what is changed by that.
+            find_roots: Returns the folders in which the command could change something, the workspace first. What was
+                changed elsewhere does not matter to it.
 
         Raises:
             Refused: it still cannot be.
@@ -105,20 +116,46 @@ class Undoing:
         if not self._traces.are_any():
             return
         roots = find_roots()
-        for trace in self._traces.failed():
-            if meet(trace.writable, roots) and not is_elsewhere(trace):
-                try:
-                    undone = self.end(trace)
-                except Exception as error:
-                    raise Refused(_NOTHING_RUN.format(why=type(error).__name__)) from error
-                if self._traces.is_running(trace.key):
-                    raise Refused(STUCK.format(paths=not_put_back(undone, roots[0])))
-        for name, trace in self._traces.faulty().items():
-            if meet(trace.writable, roots) and not is_elsewhere(trace):
-                with self._traces.alone():
-                    if self._finished(name, trace) is None:
-                        raise Refused(_NOTHING_RUN.format(why=self._traces.faulty()[name].fault))
-        self._traces.put_back_stuck(roots)
+        with self._traces.alone():
+            for trace in self._traces.failed():
+                if meet(trace.writable, roots):
+                    try:
+                        self._ended(trace, {}, {})
+                    except Elsewhere:
+                        continue
+                    except Exception as error:
+                        raise Refused(_NOTHING_RUN.format(why=_why(error))) from error
+            still = [
+                undone
+                for name, trace in self._traces.pending().items()
+                if meet(trace.writable, roots)
+                and not is_elsewhere(trace)
+                and (undone := self._tried_again(session, name, trace)).stuck
+            ]
+        if still:
+            stuck = Undone(stuck=tuple(path for each in still for path in each.stuck), why=still[0].why)
+            raise Refused(STUCK.format(paths=not_put_back(stuck, roots[0])))
+
+    def _tried_again(self, session: str, name: str, trace: Trace) -> Undone:
+        """Put right what is left, and let those hear of it whom it concerns.
+
+        Raises:
+            Refused: an error keeps it from being put right.
+        """
+        try:
+            undone, now = self._finish(name, trace)
+        except Exception as error:
+            self._traces.note_fault(name, trace, error)
+            raise Refused(_NOTHING_RUN.format(why=_why(error))) from error
+        workspace = trace.writable[0]
+        text = again(now, workspace) if trace.changed else sentence(now, workspace) if now.changed else ""
+        if text and (trace.session == session or self._traces.is_own(name)):
+            self._traces.say(trace.session, text)
+        elif not undone.stuck and self._traces.is_own(name):
+            self._traces.drop_if_heard(trace.session, name)
+        if text and trace.session != session:
+            self._traces.say(session, _OF_ANOTHER_NOW.format(session=trace.session, text=text))
+        return undone
 
     def recovered(self, session: str) -> list[str]:
         """Undo what killed processes left, of any session, and return sentences for this one. All of its own
@@ -126,28 +163,29 @@ class Undoing:
         """
         said = self._traces.taken(session)
         with self._traces.alone():
-            left = self._traces.left(session)
+            mine = self._traces.left(session)
             others = {
                 name: trace
                 for name, trace in self._traces.abandoned().items()
-                if name not in left and trace.key and not trace.changed
+                if name not in mine and trace.key and not trace.changed
             }
-            _end({**left, **others})
-            for name, trace in left.items():
+            _end({**mine, **others})
+            for name, trace in mine.items():
                 said += self._said(trace, self._finished(name, trace), is_own=True)
             for name, trace in others.items():
-                said += self._said(trace, self._finished(name, trace), is_own=False)
+                said += self._said(trace, self._finished(name, trace), is_own=trace.session == session)
+            said += self._unreadable()
         return said
 
     def worked_off(self, session: str) -> list[str]:
         """Do the same where nobody drives the session, and nothing is recorded of it."""
+        said = self._unreadable()
         if not self._traces.abandoned():
-            return []
-        said: list[str] = []
+            return said
         with self._traces.alone():
-            left = self._traces.abandoned()
-            _end(left)
-            for name, trace in left.items():
+            abandoned = self._traces.abandoned()
+            _end(abandoned)
+            for name, trace in abandoned.items():
                 is_own = trace.session == session
                 if trace.changed and not is_own:
                     continue
@@ -156,6 +194,9 @@ class Undoing:
                 if is_own and undone is not None and not undone.stuck:
                     self._traces.told(name)
         return said
+
+    def _unreadable(self) -> list[str]:
+        return [UNREADABLE.format(path=path, why=why) for path, why in self._traces.unreadable().items()]
 
     def _said(self, trace: Trace, undone: Undone | None, *, is_own: bool) -> list[str]:
         """Return what to say of a command that was killed. Another session hears of a fault once."""
@@ -169,24 +210,32 @@ class Undoing:
     def _finished(self, name: str, trace: Trace) -> Undone | None:
         """Undo what a killed command changed; None: an error keeps it from being undone, which stops nobody else."""
         try:
-            return self._finish(name, trace)
+            return self._finish(name, trace)[0]
         except Exception as error:
             self._traces.note_fault(name, trace, error)
             return None
 
-    def _finish(self, name: str, trace: Trace) -> Undone:
-        trace, _ = where_it_is(trace, {}, {})
-        if trace.changed:  # it was undone, as far as it could be
-            again = put_back(trace.kept) if trace.kept is not None else Undone()
-            undone = replace(again, changed=trace.changed)
+    def _finish(self, name: str, trace: Trace) -> tuple[Undone, Undone]:
+        """Undo what is not undone yet of a command that has ended. Return all that was undone, and what of it now.
+
+        Raises:
+            Elsewhere: its folder is not there.
+            OSError: nobody can tell what is to be undone.
+        """
+        check_it_is_there(trace)
+        if trace.changed:
+            now = tried_again(trace)
+            all_of_it = replace(
+                now,
+                changed=tuple(dict.fromkeys([*trace.changed, *now.changed])),
+                since=tuple(dict.fromkeys([*trace.since, *now.since])),
+            )
         else:
-            undone = self._undone(trace)
-            if not _is_whole(trace, undone):
-                raise OSError(undone.why)
+            now = self._undone(trace)
             # The killed process may have begun with it, and what it did is right by now.
-            undone = replace(undone, changed=tuple(sorted({*undone.changed, *_put_aside_since(trace)})))
-        self._traces.finish(name, trace, undone)
-        return undone
+            all_of_it = replace(now, changed=tuple(sorted({*now.changed, *_put_aside_since(trace)})))
+        self._traces.finish(name, left(trace, all_of_it))
+        return all_of_it, now
 
     def _undone(
         self,
@@ -208,9 +257,8 @@ class Undoing:
         return replace(undone, changed=tuple(sorted({*opened, *undone.changed})))
 
 
-def _is_whole(trace: Trace, undone: Undone) -> bool:
-    """Return whether all that is left of it is to put back what is kept. Of the rest, nothing else is known."""
-    return undone.stuck == () or (trace.kept is not None and trace.kept.copies.keys() >= {*undone.stuck})
+def _why(error: Exception) -> str:
+    return (isinstance(error, OSError) and error.strerror) or type(error).__name__
 
 
 def _put_aside_since(trace: Trace) -> Iterator[str]:
@@ -218,7 +266,7 @@ def _put_aside_since(trace: Trace) -> Iterator[str]:
     for top in trace.writable if trace.looked_ms else ():
         for folder, entries in walked(top):
             for entry in entries or ():
-                with suppress(OSError):
+                with suppress(OSError):  # it is gone, or nobody can tell: then it is not said twice
                     if not is_aside(entry.name):
                         continue
                     # It may look older than it is, by as much as the times of its file system are rounded.
