@@ -16,13 +16,16 @@ from hypothesis import HealthCheck, settings
 
 from tests.edge.machine import Machine, make_machine
 from tests.house.requirements import is_known, load_rows
+from tests.seeds import many
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SHARED = REPOSITORY.parent / "shared"
 
 
 # How long an example takes says something about the machine, and nothing about the code.
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "any machine", deadline=None, max_examples=many(100), suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("any machine")
 
 

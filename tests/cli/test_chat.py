@@ -274,6 +274,7 @@ def cmdline(pid: int) -> bytes:
     return Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
+@pytest.mark.parametrize("either", ["edited", pytest.param("dumb", marks=pytest.mark.long)], indirect=True)
 def test_ctrl_z_suspends_a_chat_and_it_goes_on(either: Cli) -> None:
     with either.shell(f"chat -m {either.model(says('Hello.'))}") as screen:
         screen.until("Ctrl-D leaves.")
@@ -293,7 +294,7 @@ def test_ctrl_z_suspends_a_chat_and_it_goes_on(either: Cli) -> None:
         assert screen.end() == 0
 
 
-@pytest.mark.parametrize("command", ["run", "chat", "simple chat"])
+@pytest.mark.parametrize("command", ["run", "chat", pytest.param("simple chat", marks=pytest.mark.long)])
 def test_a_question_is_there_again_after_its_command_was_suspended(cli: Cli, command: str) -> None:
     """A shell writes over it, and may leave the terminal with modes of its own."""
     if command == "simple chat":

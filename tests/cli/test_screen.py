@@ -59,8 +59,17 @@ def started(command: str) -> list[str]:
 
 
 @pytest.mark.requirement("L9")
-@pytest.mark.parametrize("columns", [40, 80, 200])
-@pytest.mark.parametrize("command", ["run", "chat"])
+@pytest.mark.parametrize(
+    ("command", "columns"),
+    [
+        ("run", 40),
+        ("chat", 80),
+        *(
+            pytest.param(*each, marks=pytest.mark.long)
+            for each in [("run", 80), ("run", 200), ("chat", 40), ("chat", 200)]
+        ),
+    ],
+)
 def test_a_long_answer_with_every_kind_of_block_is_shown_once_within_the_width(
     cli: Cli, command: str, columns: int
 ) -> None:
@@ -145,9 +154,10 @@ def test_in_a_pipe_markdown_stays_as_written(cli: Cli) -> None:
     [
         ({"NO_COLOR": ""}, ["Head", "", r"A bold word, code and \x9b31mred.", "", "• item"]),
         ({"NO_COLOR": "1"}, ["# Head", "", r"A **bold** word, `code` and \x9b31mred.", "", "• item"]),
-        (
+        pytest.param(
             {"LANG": "C", "LC_ALL": "C", "NO_COLOR": ""},
             ["Head", "", r"A bold word, code and \x9b31mred.", "", "• item"],
+            marks=pytest.mark.long,  # it is loaded anew; tests/edge has the locale every day
         ),
         ({"TERM": "dumb"}, ["# Head", "", r"A **bold** word, `code` and \x9b31mred.", "", "• item"]),
     ],
@@ -224,7 +234,7 @@ sys.exit(run({["chat", "-m", cli.model(says(SHORT))]!r}))
 
 
 @pytest.mark.requirement("L9")
-@pytest.mark.parametrize("command", ["run", "chat"])
+@pytest.mark.parametrize("command", ["chat", pytest.param("run", marks=pytest.mark.long)])
 def test_an_answer_goes_on_after_its_command_was_suspended(cli: Cli, command: str) -> None:
     words = " ".join(f"w{number:05d}" for number in range(200))
     text = "\n\n".join(words[at : at + 70] for at in range(0, len(words), 70))

@@ -14,8 +14,8 @@ from tests.cli.processes import Cli, calls, says
 from tests.cli.test_undo import tree
 
 MOST_STEPS = 400
-OFTEN = pytest.mark.parametrize("every", [11, pytest.param(1, marks=pytest.mark.long)])
-"""Every eleventh step in the everyday suite."""
+OFTEN = pytest.mark.parametrize("every", [29, pytest.param(1, marks=pytest.mark.long)])
+"""Every 29th step in the everyday suite."""
 
 
 class Desk:
@@ -128,7 +128,7 @@ def test_edits_that_die_at_any_step_can_be_undone(desk: Desk, every: int) -> Non
         assert desk.cli("fsck").code == 0, step
 
 
-@pytest.mark.parametrize("every", [19, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("every", [37, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.requirement("H1", "H2", "L2")
 def test_a_patch_that_dies_at_any_step_is_whole_or_not_begun_or_told_file_by_file(
     desk: Desk, every: int

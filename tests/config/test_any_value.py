@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from holdfast.config.keys import KEYS
 from holdfast.config.load import load_only
 from holdfast.errors import ConfigError
+from tests.seeds import many
 
 pytestmark = pytest.mark.requirement("L9")
 
@@ -75,7 +76,7 @@ def toml(value: object) -> str:
     return str(value)
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=many(300), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(assignments(), min_size=1, max_size=5))
 def test_no_value_of_any_key_causes_anything_but_a_line_about_it(tmp_path: Path, lines: list[str]) -> None:
     file = tmp_path / "config.toml"

@@ -26,6 +26,7 @@ from holdfast.runtime.compacting import MOST_EARLIER
 from holdfast.testing.model_replies import Format
 from holdfast.testing.valid_requests import problem
 from tests.context.talks import ANTHROPIC, FACTS, OPENAI, RESPONSES, Talk, call, sealed, thought
+from tests.seeds import many
 
 LONG = "A long line of output, which a request quotes from its record.\n" * 3
 TEXTS = st.sampled_from(["ok", LONG, LONG + "x", '"quoted" \\ \n\u2028 日本語 🙂 ' * 5]) | st.text(
@@ -90,7 +91,7 @@ def talks(draw: st.DrawFn) -> Talk:
 
 
 @pytest.mark.requirement("L8", "H1")
-@examples(max_examples=150, deadline=None)
+@examples(max_examples=many(150), deadline=None)
 @given(talks())
 def test_the_journal_tells_every_request_byte_for_byte(talk: Talk) -> None:
     assert talk.bodies() == talk.sent
@@ -99,7 +100,7 @@ def test_the_journal_tells_every_request_byte_for_byte(talk: Talk) -> None:
 
 
 @pytest.mark.requirement("H1", "L2-05")
-@examples(max_examples=100, deadline=None)
+@examples(max_examples=many(100), deadline=None)
 @given(talks(), TEXTS, FITS)
 def test_a_conversation_that_was_loaded_again_goes_on_with_the_same_bytes(
     talk: Talk, text: str, limit: int
@@ -114,7 +115,7 @@ def test_a_conversation_that_was_loaded_again_goes_on_with_the_same_bytes(
     assert loaded.hasher.hexdigest() == live.hasher.hexdigest() == hashlib.sha256(live.body(b"")).hexdigest()
 
 
-@examples(max_examples=100, deadline=None)
+@examples(max_examples=many(100), deadline=None)
 @given(talks())
 def test_every_request_is_one_that_its_service_takes(talk: Talk) -> None:
     """Calls have their results, reasoning comes before what followed it, and no id comes twice."""

@@ -31,6 +31,7 @@ from holdfast.protocol.messages import Estimated, ModelReply, Text, Usage
 from holdfast.protocol.outcomes import ModelCut, ModelFailure, Unaffordable
 from tests.core.adversary import AROUND_BYTES, Dice, Game, a_model, afford, reserve
 from tests.core.stories import FACTS, Story, a_turn, call, calling, kinds, only, opened, words
+from tests.seeds import many
 
 BOTH = "another model call and a last answer after it"
 NUMBERS = st.lists(st.integers(0, 2**20), max_size=300)
@@ -49,7 +50,7 @@ def usable(story: Story, size_bytes: int, fresh_bytes: int | None = None) -> Gra
 
 @pytest.mark.untraced
 @pytest.mark.requirement("H3", "L2-07", "B8")
-@examples(max_examples=120, deadline=None)
+@examples(max_examples=many(120), deadline=None)
 @given(NUMBERS)
 def test_however_a_provider_counts_what_is_spent_and_held_never_exceeds_the_limits(
     numbers: list[int],
@@ -59,7 +60,7 @@ def test_however_a_provider_counts_what_is_spent_and_held_never_exceeds_the_limi
 
 @pytest.mark.untraced
 @pytest.mark.requirement("H3", "L2-07", "B8")
-@examples(max_examples=120, deadline=None)
+@examples(max_examples=many(120), deadline=None)
 @given(NUMBERS)
 def test_a_provider_that_lies_ends_the_run_with_the_call_that_exceeds_the_limit(numbers: list[int]) -> None:
     Game(Dice(numbers), may_lie=True).play(15)
@@ -83,7 +84,7 @@ def test_long_games_meet_everything_that_can_happen(may_lie: bool) -> None:
 @pytest.mark.untraced
 @pytest.mark.requirement("H3", "L2-07")
 @pytest.mark.parametrize("limit", ["cost_microusd", "tokens"])
-@examples(max_examples=120, deadline=None)
+@examples(max_examples=many(120), deadline=None)
 @example([0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 110])
 @given(NUMBERS)
 def test_the_least_that_affords_a_call_affords_a_last_pass_over_its_answer_too(

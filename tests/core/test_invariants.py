@@ -21,13 +21,14 @@ from holdfast.protocol.commands import Pause, Stop
 from tests.core.phases import EXAMPLES, IN_PHASE
 from tests.core.simulation import OutOfChoices, Simulation, phases_met
 from tests.core.stories import GIVEN, SESSION
+from tests.seeds import many
 
 HISTORIES = st.lists(st.integers(0, 839), max_size=150)
 """840 is divided by every number of options that there is up to 8, so that all are as likely."""
 
 
 @pytest.mark.requirement("C1", "H1", "H3", "H5", "L1")
-@examples(max_examples=300, deadline=None)
+@examples(max_examples=many(300), deadline=None)
 @given(HISTORIES)
 def test_every_invariant_holds_after_every_commit_of_every_history(choices: list[int]) -> None:
     session = Simulation(choices)
@@ -46,7 +47,7 @@ def test_every_invariant_holds_in_long_histories(seed: int) -> None:
     assert len(session.records) > 300
 
 
-@examples(max_examples=100, deadline=None)
+@examples(max_examples=many(100), deadline=None)
 @given(HISTORIES, st.integers(0, 10_000))
 def test_a_fold_from_anywhere_comes_to_the_state_that_was_decided_on(choices: list[int], cut: int) -> None:
     session = Simulation(choices)
@@ -56,7 +57,7 @@ def test_a_fold_from_anywhere_comes_to_the_state_that_was_decided_on(choices: li
     assert fold(session.records[at:], fold(session.records[:at])) == session.state
 
 
-@examples(max_examples=100, deadline=None)
+@examples(max_examples=many(100), deadline=None)
 @given(HISTORIES)
 def test_without_crashes_driven_time_is_the_time_at_work(choices: list[int]) -> None:
     session = Simulation(choices)

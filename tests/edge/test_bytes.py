@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.edge import nursery
 from tests.edge.machine import Machine
 
 ODD = "w\udcff"
@@ -56,13 +57,17 @@ def test_a_locale_without_any_letters_but_ascii_loses_none_of_a_task(machine: Ma
 @pytest.mark.requirement("C8", "L9")
 def test_work_goes_on_where_progress_cannot_be_written(machine: Machine) -> None:
     for arguments in (("run", "hi", "-m", machine.script(LINES)), ("resume", "last", "more")):
-        command, options = machine.launch((*arguments, "--json"), {})
-        with Path("/dev/full").open("w") as full:
-            done = subprocess.run(
-                command, stdout=subprocess.PIPE, stderr=full, text=True, check=False, **options
-            )
-        assert done.returncode == 0
-        assert '"status":"done"' in done.stdout
+        _, options = machine.launch((), {})
+        with (
+            Path("/dev/full").open("w") as full,
+            nursery.start(
+                (*arguments, "--json"), stdout=subprocess.PIPE, stderr=full, text=True, **options,
+                is_loaded_anew="resume" in arguments,
+            ) as process,
+        ):  # fmt: skip
+            out, _ = process.communicate()
+        assert process.returncode == 0
+        assert '"status":"done"' in out
 
 
 @pytest.mark.requirement("L9")

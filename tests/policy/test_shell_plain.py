@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from holdfast.policy.shell import by_tree, read_script
 from holdfast.policy.shell_plain import plain_script
+from tests.seeds import many
 
 ATOMS = [
     "ls", "cd", "cat", "-la", "src", "..", "/", "README.md", "'a b'", '"x y"', "' '", "''", '""', '"\'"', "'\"'",
@@ -51,7 +52,7 @@ def check_plain(text: str) -> None:
 
 
 @pytest.mark.requirement("L2")
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=many(600), deadline=None)
 @given(TEXTS)
 def test_a_plain_text_is_read_as_its_tree_is(text: str) -> None:
     check_plain(text)

@@ -22,6 +22,7 @@ from holdfast.providers.openai_reply import ChatReader
 from holdfast.providers.responses_reply import ResponseReader
 from holdfast.providers.sse import EventParser
 from holdfast.testing.model_replies import Format, Reply, ReplyCall, render
+from tests.seeds import many
 
 T = TypeVar("T")
 READERS = {"openai": ChatReader, "responses": ResponseReader, "anthropic": MessageReader}
@@ -187,7 +188,7 @@ JSON_PIECES = st.sampled_from(['{"a":', '"\\', '\\"', '"x"', "}", "[", "]", " ",
 
 
 @pytest.mark.requirement("C2")
-@settings(max_examples=1_000)
+@settings(max_examples=many(1_000))
 @given(st.lists(JSON_PIECES, max_size=9))
 def test_a_value_that_grows_is_whole_exactly_when_all_of_it_is_json(pieces: list[str]) -> None:
     growing = Growing()

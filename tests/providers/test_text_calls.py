@@ -15,6 +15,7 @@ from holdfast.providers.text_calls import MAX_REJECTED, TextReader, read_text
 from holdfast.providers.text_formats import AFTER_THOUGHTS, ECHOES, THOUGHTS, form_of, formats
 from holdfast.providers.text_types import fitted
 from tests.growth import grows_in_line
+from tests.seeds import many
 
 pytestmark = pytest.mark.requirement("S3")
 
@@ -261,7 +262,7 @@ ANY = st.lists(
 ).map("".join)  # fmt: skip
 
 
-@settings(max_examples=150)
+@settings(max_examples=many(150))
 @given(
     ANY,
     st.sampled_from([AUTO, "hermes", "json", "harmony", "xlam", "gemma4", "llama3_json"]),

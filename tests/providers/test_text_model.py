@@ -36,6 +36,7 @@ from holdfast.providers.text_formats import form_of
 from holdfast.providers.text_model import MOST_LOOKS, TextProvider, TextWire, defused
 from holdfast.providers.text_types import fitted
 from holdfast.providers.text_writing import WRITERS
+from tests.seeds import many
 
 pytestmark = pytest.mark.requirement("S2")
 
@@ -106,7 +107,7 @@ def check_defused(text: str, name: str) -> None:
     assert read_text(left, name, is_wrapped=True).calls == ()
 
 
-@settings(max_examples=100)
+@settings(max_examples=many(100))
 @given(ANY, st.sampled_from([AUTO, "hermes", "mistral", "minimax_m2"]))
 def test_no_text_of_others_has_an_opener_left(text: str, name: str) -> None:
     check_defused(text, name)

@@ -18,6 +18,7 @@ from holdfast.redact.gates import Gate, widened
 from holdfast.redact.shapes import _BEGUN, _INNER_SHAPES, _PEM_BEGIN, _SHAPES
 from tests.growth import grows_in_line
 from tests.redact.test_redact import PLACES, SECRETS
+from tests.seeds import many
 
 SHAPES_GATE = Gate(shapes.gate_patterns())
 ASSIGNED_GATE = Gate(assigned.gate_patterns())
@@ -62,7 +63,7 @@ def test_a_gate_is_open_for_a_value_behind_a_secret_name(name: str, between: str
 
 
 @pytest.mark.requirement("A4")
-@settings(max_examples=400)
+@settings(max_examples=many(400))
 @given(
     st.sampled_from(["password", "x_pass", "PWD", "db_pw", "auth_token", "api_key", "passwords"]),
     st.sampled_from(

@@ -42,7 +42,9 @@ def check(backend: Backend, report: dict[str, Any]) -> None:
 
 
 @pytest.mark.requirement("L2", "L12", "C12", "S14")
-@pytest.mark.parametrize("backend", FENCED)
+@pytest.mark.parametrize(
+    "backend", [pytest.param(each, marks=pytest.mark.long if at else ()) for at, each in enumerate(FENCED)]
+)
 def test_a_hostile_model_reads_writes_signals_and_sends_nothing_outside(
     backend: Backend, folder: Path
 ) -> None:

@@ -57,9 +57,12 @@ async def whole_journal(home: Path, session: int) -> int:
 
 
 @pytest.mark.requirement("C8", "H1", "A12")
-async def test_after_kill_9_every_acknowledged_commit_is_there_and_the_home_is_clean(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rounds", [3, pytest.param(12, marks=pytest.mark.long)])
+async def test_after_kill_9_every_acknowledged_commit_is_there_and_the_home_is_clean(
+    tmp_path: Path, rounds: int
+) -> None:
     written = 0
-    for round_ in range(6):
+    for round_ in range(rounds):
         with child(tmp_path, 1, 100_000) as process:
             go(process)
             assert process.stdout is not None

@@ -18,6 +18,7 @@ from holdfast.protocol.tools import MARK_DIGITS, Decision, ToolSpec, Written
 from holdfast.tools.facts import facts_of
 from holdfast.tools.ours import MAX_BYTES, MAX_FILES, ours
 from holdfast.tools.own import OwnPlaces
+from tests.seeds import many
 
 SHELL = ToolSpec("shell", "", {}, effect="exec", source="builtin", kinds={"command": "command"})
 TEXT = "ours\n"
@@ -137,7 +138,7 @@ PARTS = [*UNASKED, *ASKED, "ls", "cd src", "cd ..", "echo x > new", "mv e.py a.p
 
 
 @pytest.mark.requirement("C12", "L2")
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=many(150), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.lists(st.sampled_from(PARTS), min_size=1, max_size=3), st.sampled_from(PARTS))
 def test_a_verdict_never_becomes_looser_by_what_follows(ws: Path, parts: list[str], more: str) -> None:
     order = ("allow", "ask", "deny")
@@ -147,7 +148,7 @@ def test_a_verdict_never_becomes_looser_by_what_follows(ws: Path, parts: list[st
 
 
 @pytest.mark.requirement("C12", "L2")
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=many(100), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     st.lists(st.sampled_from(PARTS), min_size=1, max_size=3).map("; ".join), st.sets(st.sampled_from(OURS))
 )

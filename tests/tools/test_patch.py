@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from holdfast.tools.hunks import applied
 from holdfast.tools.patch import MOST_FILES, FilePatch, PatchError, patch_of, paths_in
+from tests.seeds import many
 
 LINES = st.lists(
     st.sampled_from(["", "a", "b", "  a", "-- x", "++ y", "@@ z", "c\r", "\\ d", "é"]), max_size=12
@@ -47,7 +48,7 @@ def apply(old: str, patch: str) -> str:
 
 
 @given(TEXTS, TEXTS, st.integers(0, 3))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=many(150), deadline=None)
 def test_a_diff_of_two_texts_makes_the_second_of_the_first(old: str, new: str, context: int) -> None:
     if old != new:
         assert applied("f", old, only(diff_of(old, new, context)).hunks) == (new, ())
@@ -59,7 +60,7 @@ def test_a_diff_of_two_texts_makes_the_second_of_the_first(old: str, new: str, c
     "--- /dev/null", "rename from f", "rename to x", "deleted file mode 100644", "\\ No", '--- "a',
     "*** End of File", "x\r",
 ]), max_size=12), TEXTS)  # fmt: skip
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=many(200), deadline=None)
 def test_no_text_does_more_than_fit_or_be_refused(lines: list[str], old: str) -> None:
     with suppress(PatchError):
         for each in patch_of("\n".join(lines)):

@@ -62,7 +62,7 @@ CALLS = {
     "grep": searched,
 }
 
-FEW = {"grep": 100, "list_dir": 1_000}
+FEW = {"grep": 40, "list_dir": 600}
 """How many calls are enough to hit the moment between a look and an opening, were the opening careless."""
 
 

@@ -14,6 +14,7 @@ from tests.torture.hands_judge import heard, judge_hands, marks, pace, permissio
 from tests.torture.hands_scene import HandsServer, hands_scene
 from tests.torture.rounds import calm_round, gather, own_view
 
+pytestmark = pytest.mark.long  # as what it judges: `test_judge` shows every day that a judge sees forgeries
 CALM = 35
 """A seed whose session patches files, runs commands, and is decided about later."""
 
