@@ -20,6 +20,7 @@ from holdfast.config.paths import Home
 from holdfast.policy.protected import Own
 from holdfast.tools import aside, identity
 from holdfast.tools.blocking import Refused
+from holdfast.tools.moved import Elsewhere
 from holdfast.tools.traces import Traces
 from holdfast.tools.working_off import forgotten
 from tests.tools.ordinary import as_an_ordinary_user
@@ -334,6 +335,51 @@ def test_a_killed_command_does_not_pull_back_what_a_person_renamed(
     assert (top / ".envrc").read_text() == "mine"
 
 
+@pytest.mark.parametrize("backend", ["landlock"])
+def test_what_is_left_in_a_renamed_workspace_is_put_right_there(
+    top: Path, tmp_path: Path, backend: str
+) -> None:
+    home, renamed = str(tmp_path / "home"), tmp_path / "renamed"
+    fences = fences_of(backend, home)
+    command = Command(fences, top, backend, "s:1")
+    command.begin()
+    (top / ".envrc").write_text("evil")
+    top.rename(renamed)
+    with failing("rename", is_path(".envrc.put-aside-draft")):
+        assert command.end().stuck == (str(renamed / ".envrc"),)
+    Command(fences, renamed, backend, "s:2")
+    assert (renamed / ".envrc").read_text() == "mine"
+
+
+def test_a_folder_that_came_between_the_look_and_the_start_is_not_the_one_of_the_command(
+    top: Path, tmp_path: Path
+) -> None:
+    command = Command(fences_of("landlock", str(tmp_path / "home")), top, "landlock", "s:1")
+    top.rename(tmp_path / "renamed")
+    top.mkdir()
+    (top / ".envrc").write_text("another project")
+    command.begin()
+    with pytest.raises(Elsewhere):
+        command.end()
+    Command(fences_of("landlock", str(tmp_path / "home")), top, "landlock", "other:1")
+    assert state(top) == {".envrc": "another project"}
+
+
+def test_a_command_that_could_not_be_undone_does_not_keep_others_from_another_folder_at_its_path(
+    top: Path, tmp_path: Path
+) -> None:
+    fences = fences_of("landlock", str(tmp_path / "home"))
+    command = Command(fences, top, "landlock", "s:1")
+    command.begin()
+    with failing("lstat", is_path("/sub"), errno.EIO), pytest.raises(OSError, match="Input/output"):
+        command.end()
+    top.rename(tmp_path / "renamed")
+    top.mkdir()
+    (top / ".envrc").write_text("another project")
+    Command(fences, top, "landlock", "s:2")
+    assert state(top) == {".envrc": "another project"}
+
+
 def test_a_stored_folder_of_a_file_that_an_editor_replaced_is_no_folder(top: Path, tmp_path: Path) -> None:
     home, file = str(tmp_path / "home"), tmp_path / "notes"
     file.write_text("one")
@@ -400,6 +446,24 @@ def test_a_trace_that_cannot_be_removed_is_not_undone_once_more(top: Path, tmp_p
     (top / ".envrc").write_text("since")
     asyncio.run(fences_of("landlock", home).put_aside("s", is_first=True))
     assert (top / ".envrc").read_text() == "since"
+
+
+def test_a_half_of_a_trace_is_removed_when_its_session_goes_on(top: Path, tmp_path: Path) -> None:
+    """Its process was killed while it stored it, so the command did not begin, or all of it was undone."""
+    home = str(tmp_path / "home")
+    killed(home, top, "landlock")
+    (path,) = Path(home, "aside").glob("*.json")
+    path.rename(path.with_suffix(".tmp"))
+    assert not asyncio.run(fences_of("landlock", home).put_aside("s", is_first=True))
+    assert not [*Path(home, "aside").iterdir()]
+
+
+def test_what_is_put_aside_after_a_kill_is_named_once(top: Path, tmp_path: Path) -> None:
+    home = str(tmp_path / "home")
+    killed(home, top, "landlock")
+    (top / ".vscode" / "new").write_text("evil")
+    told = asyncio.run(fences_of("landlock", home).put_aside("s", is_first=True))
+    assert "control other programs: .bashrc, .envrc, .vscode/new. " in told
 
 
 @BOTH

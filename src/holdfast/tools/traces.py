@@ -242,10 +242,19 @@ class Traces:
 
     def left(self, session: str) -> dict[str, Trace]:
         """Return what other processes left of a session's commands, which have all ended, by their names."""
-        stored, _ = self._stored(session)
+        stored, unreadable = self._stored(session)
+        if not unreadable:
+            self._drop_drafts(session, stored)
         found = {name: each for name, each in stored.items() if name not in self._own}
         self._told.update(found)
         return found
+
+    def _drop_drafts(self, session: str, stored: Collection[str]) -> None:
+        """Remove what was not stored to its end, because its process was killed."""
+        with suppress(OSError):  # it is no trace, and does no harm
+            for name in self._names(session):
+                if name not in stored and name not in self._running:
+                    self._drop(name)
 
     def abandoned(self) -> dict[str, Trace]:
         """Return what is left of commands of all sessions, whose processes no longer live, by their names."""

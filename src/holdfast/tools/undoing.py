@@ -1,12 +1,12 @@
 """Undoes what commands in a sandbox changed: when they end, and later where that failed or Holdfast was killed."""
 
 # Pathlib makes an object for each name.
-# ruff: noqa: PTH118
+# ruff: noqa: PTH118, PTH120
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
 
@@ -233,7 +233,8 @@ class Undoing:
         else:
             now = self._undone(trace)
             # The killed process may have begun with it, and what it did is right by now.
-            all_of_it = replace(now, changed=tuple(sorted({*now.changed, *_put_aside_since(trace)})))
+            earlier = {*_put_aside_since(trace)}.difference(_names_aside(now.changed))
+            all_of_it = replace(now, changed=tuple(sorted({*now.changed, *earlier})))
         self._traces.finish(name, left(trace, all_of_it))
         return all_of_it, now
 
@@ -272,6 +273,15 @@ def _put_aside_since(trace: Trace) -> Iterator[str]:
                     # It may look older than it is, by as much as the times of its file system are rounded.
                     if is_fresh(entry.stat(follow_symlinks=False).st_ctime_ns, trace.looked_ms):
                         yield os.path.join(folder, entry.name.partition(ASIDE)[0])
+
+
+def _names_aside(changed: Iterable[str]) -> Iterator[str]:
+    """Yield what the names begin with that something gets which is put aside out of the folder that protects it."""
+    for path in changed:
+        folder, name = os.path.split(path)
+        while folder != "/":
+            yield f"{folder}.{name}"
+            folder = os.path.dirname(folder)
 
 
 def _end(left: Mapping[str, Trace]) -> None:
