@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import stat
@@ -17,6 +18,7 @@ import pytest
 from keyring.backend import KeyringBackend
 from keyring.backends import fail
 
+from holdfast.access import store as access_store
 from holdfast.access.sealing import KEY_FILE_VARIABLE, KEY_VARIABLE
 from holdfast.access.store import FILE, LOCK, MOST_SECRETS, NEW, SecretStore
 from holdfast.access.stored import StoredSecrets
@@ -330,6 +332,26 @@ def test_a_write_is_durable_before_it_takes_the_place_of_the_file(
     assert (content.path, content.size_bytes) == (filled / NEW, (filled / FILE).stat().st_size)
     assert (folder.path, NEW in folder.names) == (filled, False)
     assert (filled / FILE).stat().st_ino != before
+
+
+@pytest.mark.requirement("S7")
+@pytest.mark.parametrize("names", [["A"], ["A", "b.c-d_1"]])
+def test_a_change_that_the_disk_does_not_confirm_is_said_to_be_made(
+    filled: Path, monkeypatch: pytest.MonkeyPatch, names: list[str]
+) -> None:
+    def failing(_: Path) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(access_store, "sync_folder", failing)
+    told = r"was changed, but the disk did not confirm it \(Input/output error\)"
+    with pytest.raises(StorageError, match=told):
+        store(filled).set("A", VALUE + "3", NOW_MS)
+    assert store(filled).values()["A"] == VALUE + "3"
+    for name in names:
+        with pytest.raises(StorageError, match=told):
+            store(filled).remove(name)
+    content = store(filled).content()
+    assert [*(content.entries if content is not None else ())] == ["A", "b.c-d_1"][len(names) :]
 
 
 @pytest.mark.requirement("S7", "A14")

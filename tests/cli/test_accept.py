@@ -38,6 +38,7 @@ def test_an_accept_that_dies_at_any_step_is_completed_by_the_same_command(desk: 
         is_over = dies_in(step, lambda: len(desk.accepted().problems)) is not None
         assert desk.accepted().problems == ()
         assert (tree(desk.work), copies.find(desk.home.folder, copy.folder)) == (after, None)
+        assert [*copies.beside(desk.home.folder).iterdir()] == []
         desk.undone()
         assert tree(desk.work) == before
         if is_over:

@@ -574,7 +574,7 @@ _DISK = (
     Mutation(
         "the draft of a killed export stays",
         "runtime/drafts.py",
-        "    _sweep(path.parent)\n",
+        "    sweep(path.parent)\n",
         "",
         "tests/cli/test_drafts.py",
     ),

@@ -34,7 +34,7 @@ from holdfast.access.sealing import (
     opened,
     seal,
 )
-from holdfast.errors import StorageCorrupt, StorageLocked, StorageNewer, UsageError
+from holdfast.errors import StorageCorrupt, StorageError, StorageLocked, StorageNewer, UsageError
 from holdfast.locks import try_lock
 from holdfast.protocol.ids import SECRET_NAME, SECRET_NAME_IS
 from holdfast.redact import KNOWN_SECRET_MIN_CHARS
@@ -176,7 +176,7 @@ class SecretStore:
                 return True
             with storage_errors(self.path):
                 self.path.unlink()
-                sync_folder(self._home)
+            self._confirm()
             if content.key == _KEPT:
                 forget_key(content.id)
             return True
@@ -265,7 +265,17 @@ class SecretStore:
                 file.flush()
                 os.fsync(file.fileno())
             new.replace(self.path)
+        self._confirm()
+
+    def _confirm(self) -> None:
+        """Make the change of the file durable. It has its effect in any case, and the error says so."""
+        try:
             sync_folder(self._home)
+        except OSError as error:
+            raise StorageError(
+                f"{self.path} was changed, but the disk did not confirm it ({error.strerror or error}).",
+                hint="Do the same again when the disk works.",
+            ) from error
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -26,7 +26,7 @@ from holdfast import depths
 from holdfast.errors import UsageError
 from holdfast.policy.paths import is_inside
 from holdfast.policy.protected import BESIDE
-from holdfast.runtime.drafts import draft_beside
+from holdfast.runtime.drafts import draft_beside, sweep
 from holdfast.storage.blobs import make_folder, sync_folder, write_file
 from holdfast.storage.errors import storage_errors
 from holdfast.storage.images import Images
@@ -179,11 +179,12 @@ def clear(home: Path) -> None:
     """Remove what killed commands left of copies."""
     for name in _recorded(home, _GOING):
         _clear(home, name)
+    sweep(beside(home))
 
 
 def _clear(home: Path, name: str) -> None:
     around = beside(home) / name
-    # A name of a draft that nobody locks: the next copy removes what is left of it.
+    # A name of a draft that nobody locks: `sweep` removes what is left of it.
     gone = around.with_name(f".holdfast-{secrets.token_hex(8)}.draft")
     with storage_errors(around):
         with suppress(FileNotFoundError, NotADirectoryError):

@@ -29,7 +29,7 @@ def draft_beside(path: Path, *, is_folder: bool = False) -> Iterator[tuple[Path,
     Raises:
         OSError: it cannot be made.
     """
-    _sweep(path.parent)
+    sweep(path.parent)
     while True:
         draft = path.with_name(f".holdfast-{secrets.token_hex(8)}.draft")
         if is_folder:
@@ -48,7 +48,7 @@ def draft_beside(path: Path, *, is_folder: bool = False) -> Iterator[tuple[Path,
             os.close(fd)
 
 
-def _sweep(folder: Path) -> None:
+def sweep(folder: Path) -> None:
     """Remove the drafts in a folder whose writers are gone."""
     with suppress(OSError):
         for draft in [Path(entry.path) for entry in os.scandir(folder) if _NAME.fullmatch(entry.name)]:

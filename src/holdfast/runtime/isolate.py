@@ -276,6 +276,7 @@ async def accept(
             return before
         found = await _copy_at_rest(workshop, home, visit)
         if found is None:
+            await asyncio.to_thread(copies.clear, home)
             return replace(before, is_copy=bool(before.done))
         waits = await _waiting(workshop, found)
         if waits.is_over:
@@ -564,6 +565,7 @@ async def discard(workshop: Workshop, home: Path, session: str, principal: Princ
         assert settings is not None
         folder = settings.tools.workspace
         if found is None and not await asyncio.to_thread(copies.is_lost, home, folder):
+            await asyncio.to_thread(copies.clear, home)
             return replace(before, is_copy=False)
         # First the record: if this is killed, the copy is still there, and the same command removes it.
         await visit.tell(Restore("discard", (), ()))
