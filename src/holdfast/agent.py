@@ -437,7 +437,7 @@ class Agent(Generic[T]):
         Raises:
             NoSuchSession: there is no such session.
             UsageError: it does not work in a copy.
-            Conflict: its run is open.
+            Conflict, Unfinished: its run is open; or an undo could not be completed.
         """
         app = await self._open()
         workshop, home = workshop_of(app)

@@ -14,6 +14,7 @@ Expected outcomes of a run (a refused call, a spent budget, a failed provider) a
     ├── NoOutput              1   a run has no output to return
     ├── Overloaded            1   the inbox is full; nothing was accepted
     ├── Conflict              1   what is there already is in the way; nothing was changed
+    ├── Unfinished            1   some files are neither as they were nor as they are to be; the command completes it
     ├── Fenced                1   another driver has the session; nothing was written
     │   └── Lapsed            1   another driver may have the session; an effect was not begun
     ├── ProviderUnavailable   7   no such provider, no key, or not reachable
@@ -110,6 +111,12 @@ class Conflict(HoldfastError):
     """What is there already is in the way. Nothing was changed."""
 
     code = "conflict"
+
+
+class Unfinished(HoldfastError):
+    """Some files are neither as they were nor as they are to be. The same command completes it."""
+
+    code = "unfinished"
 
 
 class Fenced(HoldfastError):

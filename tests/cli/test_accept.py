@@ -124,7 +124,7 @@ def test_an_accept_in_which_a_call_fails_changes_all_files_or_none_and_says_whic
         desk.undone()
         assert (tree(desk.work), folders_in(desk.work)) == (before, folders)
         if len(count) < first:
-            assert have_failed
+            assert have_failed or (name == "fsync" and is_once), "a sync fails after its effect"
             return
     raise AssertionError("it never ends")
 

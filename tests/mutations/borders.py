@@ -722,9 +722,30 @@ ENDINGS = (
     ),
     Mutation(
         "an accept that fails at one file leaves the others changed",
+        "tools/together.py",
+        "    _, halfway = taken_back(work, backwards(goals))\n",
+        "    halfway: Reasons = {}\n",
+        "tests/tools/test_together.py",
+    ),
+    Mutation(
+        "a step that failed counts as without effect",
+        "tools/together.py",
+        'if restoring.how_far(own, goal, shelf.images) != "done":',
+        "if True:",
+        "tests/tools/test_together.py",
+    ),
+    Mutation(
+        "an accept that is halfway is recorded as one that changed nothing",
+        "tools/together.py",
+        'case "before" | "unknown":\n                halfway[',
+        'case "before" | "unknown":\n                stays[',
+        "tests/tools/test_together.py",
+    ),
+    Mutation(
+        "an undo after an accept that was cut off undoes the step before it, too",
         "runtime/undo.py",
-        'if intent.why == "accept" and reasons:',
-        "if False:",
-        "tests/cli/test_accept.py",
+        'return left.why == "accept" and why == "undo"',
+        "return False",
+        "tests/cli/test_accept_faults.py",
     ),
 )

@@ -161,7 +161,10 @@ def accepted_lines(found: Accepted) -> Iterator[Line | str]:
 def _after_problems(found: Accepted) -> str:
     if found.changed:
         return "When what failed is mended, complete it by accepting again, or take it back with `holdfast undo`."
-    done = "No file was changed. The new branches stay." if found.branches else "Nothing was changed."
+    if found.branches:
+        done = f"No {'other ' if found.done else ''}file was changed. The new branches stay."
+    else:  # an `accept` that was cut off may have been completed before that
+        done = "Nothing else was changed." if found.done else "Nothing was changed."
     return f"{done} Leave files out with --skip PATH, or change the workspace, and accept again."
 
 

@@ -99,7 +99,7 @@ async def put_files_back(
     config = load(home, None, {}, os.environ)
     workshop = open_workshop(home, store, config, os.environ)
     if is_dry:
-        todo = await planned(workshop, session, plan)
+        todo = await planned(workshop, session, why, plan)
         found = Found(session, [each for each in todo.files if each.before != each.after], todo.kept)
     else:
         outcome = await put_back(workshop, session, sender(), why, plan)

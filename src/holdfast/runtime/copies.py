@@ -176,7 +176,8 @@ def drop(home: Path, folder: str) -> None:
 
 
 def clear(home: Path) -> None:
-    """Remove what killed commands left of copies."""
+    """Remove what killed or failed commands left of copies."""
+    sweep(beside(home))
     for name in _recorded(home, _GOING):
         _clear(home, name)
     sweep(beside(home))

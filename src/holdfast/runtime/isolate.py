@@ -80,12 +80,12 @@ class Waiting(msgspec.Struct, frozen=True):
 
 
 class Accepted(msgspec.Struct, frozen=True):
-    """What became of the changes in a copy."""
+    """What became of the changes in a copy. `done` may be of an `accept` that was cut off."""
 
     session: str
     done: tuple[FileRestore, ...] = ()
     problems: tuple[KeptFile, ...] = ()
-    """Why no file was changed."""
+    """Why no other file was changed."""
     changed: tuple[str, ...] = ()
     """The files that were changed all the same, and could not be changed back. The next command completes it."""
     skipped: tuple[str, ...] = ()
@@ -269,6 +269,7 @@ async def accept(
         UsageError: it does not work in a copy, or nothing changed at a path that is named.
         Conflict: somebody drives it, or its run is open.
         StorageError: it cannot be recorded. The same command completes it.
+        Unfinished: an undo that was cut off could not be completed. The same command completes it.
     """
     async with visiting(workshop.store, workshop.clock, session, principal, NOT_DONE) as visit:
         before = await _completed(workshop, visit)
@@ -292,12 +293,12 @@ async def accept(
             shown += (COMMITS,)
         elif waits.problem:
             problems.append(KeptFile(COMMITS, waits.problem))
-        if problems:
-            return Accepted(session, (), tuple(problems), (), shown)
         done = before.done
+        if problems:
+            return Accepted(session, done, tuple(problems), (), shown)
         branches, problem = await asyncio.to_thread(_taken, workshop, session, found, tips)
         if problem:
-            return Accepted(session, (), (KeptFile(COMMITS, problem),), (), shown)
+            return Accepted(session, done, (KeptFile(COMMITS, problem),), (), shown)
         states = {each.path: each.after for each in wanted}
         if files:
             begun = Accepting(session, visit.fold.state.seq, states, not shown)
@@ -307,7 +308,7 @@ async def accept(
                 workshop, visit, FilesRestoring("accept", principal.label, (), tuple(files))
             )
             if outcome.kept:
-                return Accepted(session, (), outcome.kept, outcome.halfway, shown, branches)
+                return Accepted(session, done, outcome.kept, outcome.halfway, shown, branches)
             done += outcome.done
         if shown:
             rest = replace(found, copied=_rebased(found.copied, states), accepting=None)

@@ -3,6 +3,7 @@
 Two facts, as for every effect: the intent names each file with its content before and after, and is durable before
 the first file changes; the outcome tells which files were put back. If this is killed in between, the next command
 completes the intent. It takes the lease for that time, so that no driver edits files meanwhile.
+As long as files are neither as they were nor as they are to be, the intent stays open.
 """
 
 from __future__ import annotations
@@ -12,22 +13,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from msgspec.structs import replace
-
-from holdfast.errors import NoSuchSession
+from holdfast.errors import NoSuchSession, Unfinished
 from holdfast.protocol.commands import Principal, Restore, Restored, Restoring
 from holdfast.protocol.events import FilesRestoring, Record
-from holdfast.protocol.ports import Check, Clock, Store
+from holdfast.protocol.ports import Clock, Store
 from holdfast.protocol.tools import FileRestore, KeptFile
 from holdfast.runtime.fold import readable
 from holdfast.runtime.visit import Visit, visiting
 from holdfast.storage.images import Images
 from holdfast.tools import restoring
 from holdfast.tools.own import OwnPlaces
+from holdfast.tools.together import Reasons, Work, all_or_none, backwards, one_by_one, taken_back
 from holdfast.views.edits import Edit, Found, Look, Place, Todo, edits_of, open_restore
 
 NOT_DONE = "It may edit files. Nothing was put back."
 """Why nothing is done while a process drives the session."""
+_NAMED = 20
+"""How many files the sentence about an unfinished command names."""
 Plan = Callable[[Sequence[Edit], Look], Todo]
 """Says what to do for the edits, given what is on the disk."""
 
@@ -60,7 +62,7 @@ async def shelf_of(workshop: Workshop, session: str) -> restoring.Shelf:
     return restoring.Shelf(workshop.images, session, tuple(lineage))
 
 
-async def planned(workshop: Workshop, session: str, plan: Plan) -> Todo:
+async def planned(workshop: Workshop, session: str, why: Restoring, plan: Plan) -> Todo:
     """Return what would be done, and do nothing.
 
     Raises:
@@ -70,6 +72,9 @@ async def planned(workshop: Workshop, session: str, plan: Plan) -> Todo:
         raise NoSuchSession(f"There is no session {session}.", hint="`holdfast sessions` lists them.")
     records = [readable(each) for each in await workshop.store.read(session)]
     left = open_restore(records)
+    if left is not None and _is_taken_back(left, why):
+        files = await asyncio.to_thread(_changed, workshop, backwards(left.files))
+        return Todo(left.messages, tuple(files), left.kept)
     if left is not None:
         return Todo(left.messages, left.files, left.kept)
     return await todo_of(workshop, session, records, plan)
@@ -79,19 +84,24 @@ async def put_back(
     workshop: Workshop, session: str, principal: Principal, why: Restoring, plan: Plan
 ) -> PutBack:
     """Put files back, and return what became of them. First complete what an earlier one left undone: if that was
-    the same kind, it is all that is done.
+    the same kind, it is all that is done. An undo takes back an `accept` that was cut off, and nothing else.
 
     Raises:
         NoSuchSession: there is no such session.
         Conflict: somebody drives the session.
         StorageError: it cannot be recorded, or what is overwritten cannot be kept. The same command completes it.
+        Unfinished: some files are halfway. The same command completes it.
     """
     async with visiting(workshop.store, workshop.clock, session, principal, NOT_DONE) as visit:
         records = [readable(each) for each in await workshop.store.read(session)]
         left = open_restore(records)
+        if left is not None and _is_taken_back(left, why):
+            return await _take_back(workshop, visit, left)
         if left is not None:
             outcome = await finish(workshop, visit, left)
-            if left.why == why or outcome.halfway:
+            if outcome.halfway:
+                raise _unfinished(left, session, {each.path: each.reason for each in outcome.kept})
+            if left.why == why or (left.why == "accept" and outcome.kept):
                 return outcome
             records = [readable(each) for each in await workshop.store.read(session)]
         todo = await todo_of(workshop, session, records, plan)
@@ -102,67 +112,73 @@ async def put_back(
         return await finish(workshop, visit, intent)
 
 
+def _is_taken_back(left: FilesRestoring, why: Restoring) -> bool:
+    return left.why == "accept" and why == "undo"
+
+
 async def finish(workshop: Workshop, visit: Visit, intent: FilesRestoring) -> PutBack:
-    """Do what an intent says, and record the outcome, unless an `accept` ended halfway."""
-    shelf = await shelf_of(workshop, visit.fold.session)
-    reasons, halfway = await asyncio.to_thread(_put_all_back, workshop.own, intent, shelf, visit.lease.check)
-    failed = {path for path, _ in reasons}
-    done = tuple(
-        goal
-        for goal in intent.files
-        if goal.path not in failed and (goal.before, goal.before_mode) != (goal.after, goal.mode)
-    )
-    if intent.why == "accept" and failed:
-        done = ()
-    elif intent.why != "accept":
-        done = tuple(goal for goal in done if goal.before != goal.after)
-    kept = (*intent.kept, *(KeptFile(*each) for each in reasons))
-    if not halfway:
-        await visit.tell(Restored(intent.why, tuple(goal.path for goal in done), kept))
-    return PutBack(done, kept, halfway)
+    """Do what an intent says, and record the outcome. What is accepted changes all files or none. If neither is
+    possible, there is no outcome yet, so that the same command completes it.
 
-
-def _put_all_back(
-    own: OwnPlaces, intent: FilesRestoring, shelf: restoring.Shelf, check: Check
-) -> tuple[list[tuple[str, str]], tuple[str, ...]]:
-    """Return the files that stay as they are, each with the reason, and those of an `accept` that are changed all the
-    same. What is accepted changes all files or none.
+    Raises:
+        Unfinished: some files that were to be put back are halfway.
     """
-    reasons = _in_order(own, intent.files, shelf, check)
-    by_path = {goal.path: goal for goal in intent.files}
-    if intent.why == "accept" and reasons:
-        # All of them: what failed may have changed its file, or made folders. A file that something else changed in
-        # this moment stays: the next command tells it from what was accepted.
-        back = [_reversed(goal) for goal in intent.files]
-        failed = {path for path, _ in reasons}
-        left = [
-            each
-            for each in _in_order(own, back, shelf, check)
-            if restoring.has(own, by_path[each[0]], shelf.images)
-        ]
-        reasons += [each for each in left if each[0] not in failed]
-        return reasons, tuple(path for path, _ in left)
-    return [each for each in reasons if not restoring.has(own, by_path[each[0]], shelf.images)], ()
+    work = await _work_of(workshop, visit)
+    is_accept = intent.why == "accept"
+    reasons, halfway = await asyncio.to_thread(all_or_none if is_accept else one_by_one, work, intent.files)
+    if halfway and is_accept:
+        told = reasons | halfway
+        return PutBack((), tuple(KeptFile(*each) for each in told.items()), tuple(halfway))
+    if halfway:
+        raise _unfinished(intent, visit.fold.session, halfway)
+    changed = (goal for goal in intent.files if (goal.before, goal.before_mode) != (goal.after, goal.mode))
+    done = tuple(goal for goal in changed if goal.path not in reasons)
+    if is_accept and reasons:
+        done = ()
+    elif not is_accept:
+        done = tuple(goal for goal in done if goal.before != goal.after)
+    kept = (*intent.kept, *(KeptFile(*each) for each in reasons.items()))
+    await visit.tell(Restored(intent.why, tuple(goal.path for goal in done), kept))
+    return PutBack(done, kept)
 
 
-def _in_order(
-    own: OwnPlaces, goals: Sequence[FileRestore], shelf: restoring.Shelf, check: Check
-) -> list[tuple[str, str]]:
-    """Put files back, and return those that stay. A file that goes may be where a folder is to be, or above one."""
-    removed = [goal for goal in goals if not goal.after]
-    reasons = {}
-    swept: set[tuple[int, int]] = set()
-    for goal in removed:
-        reasons[goal.path] = restoring.put_back(own, goal, shelf, check, swept)
-    restoring.remove_folders(own, removed, check)
-    for goal in goals:
-        if goal.after:
-            reasons[goal.path] = restoring.put_back(own, goal, shelf, check, swept)
-    return [(goal.path, reasons[goal.path]) for goal in goals if reasons[goal.path]]
+async def _take_back(workshop: Workshop, visit: Visit, intent: FilesRestoring) -> PutBack:
+    """Take back an `accept` that was cut off, and record that nothing was accepted."""
+    work = await _work_of(workshop, visit)
+    goals = backwards(intent.files)
+    changed = await asyncio.to_thread(_changed, workshop, goals)
+    reasons, halfway = await asyncio.to_thread(taken_back, work, goals)
+    if halfway:
+        raise _unfinished(intent, visit.fold.session, halfway)
+    kept = (*intent.kept, *(KeptFile(*each) for each in reasons.items()))
+    await visit.tell(Restored(intent.why, (), kept))
+    return PutBack(tuple(goal for goal in changed if goal.path not in reasons), kept)
 
 
-def _reversed(goal: FileRestore) -> FileRestore:
-    return replace(goal, before=goal.after, after=goal.before, before_mode=goal.mode, mode=goal.before_mode)
+def _changed(workshop: Workshop, goals: Sequence[FileRestore]) -> list[FileRestore]:
+    """Return the goals that are not reached, of files that nothing else changed."""
+    images = workshop.images
+    return [goal for goal in goals if restoring.how_far(workshop.own, goal, images) == "before"]
+
+
+def _unfinished(intent: FilesRestoring, session: str, halfway: Reasons) -> Unfinished:
+    named = "; ".join(f"{path}: {reason}" for path, reason in list(halfway.items())[:_NAMED])
+    more = f"; and {len(halfway) - _NAMED} more" if len(halfway) > _NAMED else ""
+    if intent.why == "accept":
+        return Unfinished(
+            f"An accept of session {session} failed, and could not be taken back whole. {named}{more}",
+            hint=f"See to these files and their disk. Then complete it with `holdfast accept {session}`, or take it "
+            f"back with `holdfast undo {session}`.",
+        )
+    return Unfinished(
+        f"The {intent.why} of session {session} is not whole. {named}{more}",
+        hint="See to these files and their disk. Then the same command completes it.",
+    )
+
+
+async def _work_of(workshop: Workshop, visit: Visit) -> Work:
+    shelf = await shelf_of(workshop, visit.fold.session)
+    return Work(workshop.own, shelf, visit.lease.check)
 
 
 async def todo_of(workshop: Workshop, session: str, records: Sequence[Record], plan: Plan) -> Todo:

@@ -5,24 +5,26 @@ What is overwritten is kept, so that an undo can be undone. `views.edits` says w
 """
 
 # Pathlib makes an object for each name.
-# ruff: noqa: PTH114, PTH118
+# ruff: noqa: PTH112, PTH114, PTH118
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
+from typing import Literal
 
 import msgspec
 
+from holdfast.depths import walked
 from holdfast.errors import StorageCorrupt
 from holdfast.policy.paths import above
 from holdfast.protocol.ports import Check
 from holdfast.protocol.tools import FileRestore
 from holdfast.storage.images import IMAGE_BYTES, Images
-from holdfast.tools import writing
 from holdfast.tools.blocking import Refused
 from holdfast.tools.own import OwnPlaces, identity
 from holdfast.tools.workspace import (
@@ -31,6 +33,7 @@ from holdfast.tools.workspace import (
     PathRefused,
     Place,
     Root,
+    kind_of,
     look,
     open_regular,
     open_to_read,
@@ -48,6 +51,7 @@ from holdfast.tools.writing import (
     replace_file,
     sweep,
 )
+from holdfast.tools.writing import remove_folders as remove_made
 from holdfast.views import edits
 
 LINK = stat.S_IFLNK
@@ -56,6 +60,12 @@ _LEADS_TO = b"\0link to "
 """Begins the content of a link, so that no usual file has the same."""
 _ELSEWHERE = "a link leads elsewhere now"
 GONE = "its old content is not kept, or was dropped"
+UNREADABLE = "nobody can tell what is there now"
+_ANOTHER_KIND = "a device, pipe or socket"
+HowFar = Literal["done", "before", "other", "unknown"]
+"""What is there now. done: what the goal says. before: what was there when it was decided. other: what something else
+made of it. unknown: it cannot be read.
+"""
 
 
 class Shelf(msgspec.Struct, frozen=True):
@@ -79,7 +89,8 @@ def look_at(own: OwnPlaces, images: Images, where: edits.Place) -> edits.Found:
         return edits.Found("", odd=_ELSEWHERE)
     try:
         with place(Root(where.workspace, own), where.path, follows_last=False) as found:
-            if _is_folder(found, where.path):
+            facts = look(found)
+            if facts is not None and stat.S_ISDIR(facts.st_mode) and found.path == where.path:
                 return edits.Found("", odd=f"{where.path} is a folder, not a file.")
             _refuse_other(where.path, found)
             mark, mode = state_of(found, images)
@@ -93,6 +104,12 @@ def look_at(own: OwnPlaces, images: Images, where: edits.Place) -> edits.Found:
 def _is_under_link(workspace: str, path: str) -> bool:
     top = os.path.realpath(workspace)
     return any(os.path.islink(os.path.join(top, folder)) for folder in above(path))
+
+
+def _is_no_file(workspace: str, path: str) -> bool:
+    """Return whether there cannot be a file: the path leads through a link, or a folder has it."""
+    whole = os.path.join(workspace, path)
+    return _is_under_link(workspace, path) or (os.path.isdir(whole) and not os.path.islink(whole))
 
 
 def state_of(found: Place, images: Images) -> tuple[str, int]:
@@ -126,6 +143,51 @@ def content_at(own: OwnPlaces, where: edits.Place) -> bytes | None:
     return content if len(content) <= IMAGE_BYTES else None
 
 
+def how_far(own: OwnPlaces, goal: FileRestore, images: Images) -> HowFar:
+    """Return how far a file is from its goal, by what is there now. A step that failed may have had its effect."""
+    try:
+        now, mode = _now(own, goal, images)
+    except (Refused, OSError):
+        return "unknown"
+    is_mode_alone = goal.before == goal.after
+    if now == goal.after and (not is_mode_alone or mode == goal.mode):
+        return "done"
+    return "before" if now == goal.before and (not is_mode_alone or mode == goal.before_mode) else "other"
+
+
+def _now(own: OwnPlaces, goal: FileRestore, images: Images) -> tuple[str, int]:
+    """Return the mark and the permission bits of what is there, also if Holdfast may not write it."""
+    if _is_no_file(goal.workspace, goal.path):
+        return "", 0
+    try:
+        with place(Root(goal.workspace, own), goal.path, follows_last=False) as found:
+            kind = kind_of(facts.st_mode) if (facts := look(found)) is not None else ""
+            if kind == "other":
+                return _ANOTHER_KIND, 0
+            return state_of(found, images) if kind in ("file", "link") else ("", 0)
+    except NotAFolder:
+        return "", 0
+
+
+def is_blocked(goal: FileRestore, going: Collection[str]) -> bool:
+    """Return whether a folder is where the file is to be, and holds no file but those that are going themselves. What
+    cannot be read counts as such a folder.
+    """
+    top = os.path.join(goal.workspace, "")
+    whole = top + goal.path
+    try:
+        if not stat.S_ISDIR(os.lstat(whole).st_mode):
+            return False
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    files = (
+        each for _, found in walked(whole) for each in found or () if not each.is_dir(follow_symlinks=False)
+    )
+    return all(each.path.removeprefix(top) in going for each in files)
+
+
 def put_back(
     own: OwnPlaces, goal: FileRestore, shelf: Shelf, check: Check, swept: set[tuple[int, int]]
 ) -> str:
@@ -140,68 +202,65 @@ def put_back(
     if content is None:
         return GONE
     root = Root(goal.workspace, own)
-    if not goal.after and _is_under_link(goal.workspace, goal.path):
-        return ""  # there is no such file
-    new_folders = 0
+    if not goal.after and _is_no_file(goal.workspace, goal.path):
+        return ""
+    folders = 0
     try:
         with place(root, goal.path, follows_last=False) as found:
-            if not goal.after and _is_folder(found, goal.path):
-                return ""  # nor here
             _refuse_other(goal.path, found)
-            new_folders = missing_folders(found)
-            _sweep(found, swept)
+            if found.folder_fd != MISSING:
+                _clear(found, goal, shelf, swept)
             facts, (now, mode) = look(found), state_of(found, shelf.images)
             if mode == LINK not in (goal.before_mode, goal.mode):
                 return _ELSEWHERE
             if goal.before == goal.after == now and mode != goal.mode != LINK:
                 return _change_mode(found, goal, mode, check)
             if now == goal.after:
-                return ""
+                return _confirmed(found)
             if now != goal.before:
                 return edits.since(now)
+            folders = missing_folders(found)
         with place(root, goal.path, makes_folders=bool(goal.after), follows_last=False) as found:
             if now and _kept(found, goal.path, shelf, mode) != now:
                 return edits.CHANGED
-            _make(found, goal, content, facts, check)
+            _change(found, goal, content, facts, check)
     except NotAFolder as error:
         return _reason(error) if goal.after else ""
     except (Refused, OSError) as error:
-        writing.remove_folders(root, goal.path, new_folders, check)
+        remove_made(root, goal.path, folders, check)
         return _reason(error)
     return ""
 
 
-def _sweep(found: Place, swept: set[tuple[int, int]]) -> None:
+def _change(
+    found: Place, goal: FileRestore, content: bytes, before: os.stat_result | None, check: Check
+) -> None:
+    if not goal.after:
+        _remove(found, goal.path, before, check)
+    elif goal.mode == LINK:
+        _link(found, goal.path, content, before, check)
+    else:
+        replace_file(found, goal.path, content, before, check, goal.mode, is_swept=True)
+
+
+def _clear(found: Place, goal: FileRestore, shelf: Shelf, swept: set[tuple[int, int]]) -> None:
+    """Remove what killed writers left in the folder of a file."""
+    with listable(found) as folder:
+        if (at := identity(os.fstat(folder))) not in swept:
+            sweep(folder)
+            swept.add(at)
+        for mark, mode in ((goal.before, goal.before_mode), (goal.after, goal.mode)):
+            if mark and mode == LINK and (content := shelf.content(mark)) is not None:
+                with suppress(FileNotFoundError):
+                    os.unlink(_link_draft(content), dir_fd=folder)
+
+
+def _confirmed(found: Place) -> str:
+    """Make durable what is there: the one that put it back may have been killed before that."""
     if found.folder_fd != MISSING:
         with listable(found) as folder:
-            if (at := identity(os.fstat(folder))) not in swept:
-                sweep(folder)
-                swept.add(at)
-
-
-def _make(
-    found: Place, goal: FileRestore, content: bytes, facts: os.stat_result | None, check: Check
-) -> None:
-    """Make a place what it is to be."""
-    if not goal.after:
-        _remove(found, goal.path, facts, check)
-    elif goal.mode == LINK:
-        _link(found, goal.path, content, facts, check)
-    else:
-        replace_file(found, goal.path, content, facts, check, goal.mode, is_swept=True)
-
-
-def has(own: OwnPlaces, goal: FileRestore, images: Images) -> bool:
-    """Return whether a place has what it was to get: a call may fail after its effect, as a sync of the folder."""
-    found = look_at(own, images, edits.Place(goal.workspace, goal.path))
-    if found.problem or found.sha256 != goal.after:
-        return False
-    return not goal.after or goal.mode in (0, found.mode)
-
-
-def _is_folder(found: Place, path: str) -> bool:
-    facts = look(found)
-    return facts is not None and stat.S_ISDIR(facts.st_mode) and found.path == path
+            os.fsync(folder)
+    return ""
 
 
 def _kept(found: Place, path: str, shelf: Shelf, mode: int) -> str:
@@ -233,12 +292,25 @@ def remove_folders(own: OwnPlaces, goals: Iterable[FileRestore], check: Check) -
         for folder in above(goal.path)[: goal.new_folders]
     }
     for where in sorted(folders, key=lambda each: each.path.count("/"), reverse=True):
-        with suppress(Refused, OSError), place(Root(where.workspace, own), where.path) as found:
+        # A disk that fails once may be well again. Nobody would be told of an empty folder that stays.
+        if not _remove_folder(own, where, check):
+            _remove_folder(own, where, check)
+
+
+def _remove_folder(own: OwnPlaces, where: edits.Place, check: Check) -> bool:
+    """Remove a folder if it is empty. Return False if the disk failed."""
+    try:
+        with place(Root(where.workspace, own), where.path) as found:
             if found.path == where.path and found.folder_fd != MISSING:
                 check()
                 os.rmdir(found.name, dir_fd=found.folder_fd)
                 with listable(found) as folder:
                     os.fsync(folder)
+    except Refused:
+        return True
+    except OSError as error:
+        return error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST)
+    return True
 
 
 def _refuse_other(path: str, found: Place) -> None:
@@ -264,8 +336,7 @@ def _remove(found: Place, path: str, before: os.stat_result | None, check: Check
 
 def _link(found: Place, path: str, content: bytes, before: os.stat_result | None, check: Check) -> None:
     """Put a symbolic link where a file, a link or nothing is."""
-    # The name follows from the content: another attempt removes what a killed one left.
-    draft = f".holdfast-{hashlib.sha256(content).hexdigest()[:16]}.tmp"
+    draft = _link_draft(content)
     with listable(found) as folder:
         with suppress(FileNotFoundError):
             os.unlink(draft, dir_fd=folder)
@@ -276,9 +347,17 @@ def _link(found: Place, path: str, content: bytes, before: os.stat_result | None
                 raise changed(path)
             os.rename(draft, found.name, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:
-            os.unlink(draft, dir_fd=folder)
+            with suppress(OSError):
+                os.unlink(draft, dir_fd=folder)
             raise
         os.fsync(folder)
+
+
+def _link_draft(content: bytes) -> str:
+    """Return the name of a link until it has its own. It follows from the content: another attempt, or the one that
+    takes it back, removes what a killed one left.
+    """
+    return f".holdfast-{hashlib.sha256(content).hexdigest()[:16]}.tmp"
 
 
 def _reason(error: Refused | OSError) -> str:
