@@ -173,7 +173,10 @@ def test_what_one_command_makes_is_not_protected_from_another_one(
     (workspace / ".envrc").write_text("evil")
     (workspace / "a").mkdir()
     (workspace / "a" / ".claude").mkdir()
-    assert Command(fences, workspace, backend, "s:2").protected == before
+    for name, target in ((".vscode", "../.vscode"), (".git", "../.git"), (".bashrc", "../.bashrc")):
+        (workspace / "a" / name).symlink_to(target)  # what these lead to stays protected
+    (workspace / "k").symlink_to(".git")
+    assert {*Command(fences, workspace, backend, "s:2").protected} == {*before}
     one.end()
     (workspace / ".envrc").write_text("of a person")
     assert {*Command(fences, workspace, backend, "s:3").protected} == {*before, str(workspace / ".envrc")}

@@ -504,8 +504,10 @@ def _without_new(fence: Fence, look: _Look, before: Collection[str]) -> Fence:
     """Return the fence without the protection of what others have made that still run. It is put aside when they end,
     and a sandbox would take that for a change of what it protects.
     """
-    new = {each for path in look.fixed if path not in before and (each := there(path))}
-    new.update(map(os.path.realpath, tuple(new)))
+    # What a new link leads to was there before, and stays protected.
+    new = {
+        path for path in look.fixed if path not in before and there(path) == path == os.path.realpath(path)
+    }
     return replace(fence, protected=tuple(path for path in fence.protected if path not in new))
 
 
