@@ -186,7 +186,8 @@ def test_an_undo_on_a_disk_that_fails_is_completed_by_the_next_one(desk: Desk, w
             desk.undone()
         check_each(tree(desk.work), before, after)
         desk.undone()
-        assert (tree(desk.work), folders(desk)) == (before, {"d"}), k
+        assert tree(desk.work) == before, k
+        assert folders(desk) == {"d"} or way == "full", "a full disk may keep an empty folder"
 
 
 def check_each(now: Tree, before: Tree, after: Tree) -> None:
@@ -233,3 +234,17 @@ def test_an_accept_that_is_completed_before_another_is_refused_does_not_say_that
     assert text[:2] == ["changed  a.txt", "refused  b.txt: it has changed"]
     assert text[2].startswith("Nothing else was changed.")
     assert plain([*accepted_lines(Accepted("S", (), (refused,)))][1]).startswith("Nothing was changed.")
+
+
+def test_what_an_accept_completes_of_one_that_was_cut_off_is_named_also_if_the_rest_is_refused(
+    desk: Desk,
+) -> None:
+    copy = Path(desk.copied().folder)
+    for name in ("a.txt", "gone"):
+        (copy / name).write_text("new\n")
+    with failing(desk.work, 1, Way(0, ("rename",))), suppress(Died):
+        desk.accepted("gone")
+    (desk.work / "gone").write_text("mine\n")
+    found = desk.accepted()
+    assert [each.path for each in found.done] == ["a.txt"]
+    assert [each.path for each in found.problems] == ["gone"]

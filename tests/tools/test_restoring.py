@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from holdfast.storage.images import FILES, Images
 from holdfast.tools.own import OwnPlaces
 from holdfast.tools.restoring import GONE, LINK, Shelf, link_content, look_at, put_back, remove_folders
 from holdfast.views.edits import MODE, Place
+from tests.faults import Way, failing
 from tests.syncs import record_syncs
 
 OWN = OwnPlaces()
@@ -152,3 +154,20 @@ def test_only_the_permissions_change_if_the_content_stays(shelf: Shelf, work: Pa
     assert put_back(OWN, FileRestore(str(work), "f", old, old, 0o644, 0o755), shelf, lambda: 9, set()) == ""
     assert ((work / "f").read_text(), (work / "f").stat().st_mode & 0o777) == ("old", 0o755)
     assert put_back(OWN, FileRestore(str(work), "f", old, old, 0o640, 0o600), shelf, lambda: 9, set()) == MODE
+
+
+def test_a_file_that_cannot_be_written_leaves_no_folder_that_was_made_for_it(
+    shelf: Shelf, work: Path
+) -> None:
+    new = FileRestore(str(work), "a/b/f", "", shelf.images.mark(b"old"), 0, 0o644)
+    with failing(work, 1, Way(errno.ENOSPC, ("write",))):
+        assert put_back(OWN, new, shelf, lambda: 9, set()) == os.strerror(errno.ENOSPC)
+    assert [*work.iterdir()] == []
+
+
+def test_an_empty_folder_is_removed_also_if_the_disk_fails_once(work: Path) -> None:
+    (work / "a" / "b").mkdir(parents=True)
+    removed = FileRestore(str(work), "a/b/f", "0" * 64, "", new_folders=2)
+    with failing(work, 1, Way(errno.EIO, ("rmdir",))):
+        remove_folders(OWN, [removed], lambda: 9)
+    assert [*work.iterdir()] == []

@@ -164,8 +164,9 @@ def test_a_call_that_fails_anywhere_changes_all_files_or_none(room: Room, way: s
             with failing(room.folder, k, WAYS[way]) as count, suppress(Died):
                 reasons, halfway = all_or_none(room.work, room.goals)
                 said = "halfway" if halfway else "before" if reasons else "after"
-            assert count.hit
             check_each(room)
+            if not count.hit:  # how often a folder is swept depends on the numbers that the disk gives
+                break
             assert goes_on or said != "halfway", (k, count.hit)
             if said != "halfway":
                 now = room.left() if goes_on else tree(room.folder)

@@ -177,7 +177,6 @@ def drop(home: Path, folder: str) -> None:
 
 def clear(home: Path) -> None:
     """Remove what killed or failed commands left of copies."""
-    sweep(beside(home))
     for name in _recorded(home, _GOING):
         _clear(home, name)
     sweep(beside(home))
