@@ -238,7 +238,7 @@ def test_what_came_instead_is_kept_under_another_name(workspace: Path) -> None:
     (workspace / ".envrc").write_text("of a person")
     (workspace / ".git/hooks/post-commit").write_text("new")
     changed = put_back(copies).changed
-    assert changed == (str(workspace / ".git/hooks/post-commit"), str(workspace / ".envrc"))
+    assert changed == (str(workspace / ".envrc"), str(workspace / ".git/hooks/post-commit"))
     assert (workspace / f".envrc{ASIDE}").read_text() == "of a person"
     assert (workspace / f".git/hooks.post-commit{ASIDE}").read_text() == "new"
     assert [path.name for path in (workspace / ".git/hooks").iterdir()] == ["pre-commit"]

@@ -76,6 +76,11 @@ def notes(home: str, fences: Any, session: str) -> str:
 
 STUCK: dict[str, tuple[str, str, Callable[..., bool]]] = {
     "the mode of a folder": ("chmod 711 .vscode", "chmod", is_path("/.vscode")),
+    "the mode of a folder with something new": (
+        "chmod 711 .vscode; touch .vscode/new",
+        "chmod",
+        is_path("/.vscode"),
+    ),
     "a folder in it": ("rm -r .vscode/deep", "mkdir", is_path("deep")),
     "all in it": ("rm -r .vscode", "mkdir", is_path("")),
     "what came into it": ("touch .vscode/new", "rename", is_path("new")),
@@ -456,6 +461,15 @@ def test_a_half_of_a_trace_is_removed_when_its_session_goes_on(top: Path, tmp_pa
     path.rename(path.with_suffix(".tmp"))
     assert not asyncio.run(fences_of("landlock", home).put_aside("s", is_first=True))
     assert not [*Path(home, "aside").iterdir()]
+
+
+def test_what_a_killed_process_began_to_make_again_is_not_put_aside(top: Path, tmp_path: Path) -> None:
+    home = str(tmp_path / "home")
+    killed(home, top, "landlock")
+    (top / ".vscode" / "tasks.json").rename(top / ".vscode" / "tasks.json.put-aside-draft")
+    asyncio.run(fences_of("landlock", home).put_aside("s", is_first=True))
+    assert sorted(path.name for path in (top / ".vscode").iterdir()) == ["deep", "tasks.json"]
+    assert not [*top.glob("*draft*")]
 
 
 def test_what_is_put_aside_after_a_kill_is_named_once(top: Path, tmp_path: Path) -> None:

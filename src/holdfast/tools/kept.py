@@ -28,6 +28,7 @@ from holdfast.protocol.fence import Fence, Undone
 from holdfast.tools.aside import (
     ASIDE,
     Place,
+    at,
     folder_of,
     free_name,
     has,
@@ -181,8 +182,11 @@ def put_back(kept: Kept, held: Mapping[str, int] = MappingProxyType({})) -> Undo
         except OSError as error:
             stuck[path] = error.strerror or str(error)
             unmade.append(path)
-            continue
-        if stat.S_ISDIR(copy.mode) and path not in kept.roots:
+    for (
+        path,
+        copy,
+    ) in kept.copies.items():  # what a killed process began to make again is no longer there by now
+        if stat.S_ISDIR(copy.mode) and path not in kept.roots and not is_within(lost, path):
             _empty(path, kept, changed, stuck)
     for path in unmade:  # it may have been made with what is in it
         if _is_folder_again(path, kept.copies[path]):
@@ -442,6 +446,9 @@ def _is_folder_again(path: str, copy: _Copy) -> bool:
 def _empty(path: str, kept: Kept, changed: list[str], stuck: dict[str, str]) -> None:
     """Put aside what came into a protected folder. Notes what it was, and what failed."""
     try:
+        found = at(path)
+        if found is None or not stat.S_ISDIR(found.st_mode):  # it could not be made, which is said
+            return
         names = os.listdir(path)
     except OSError as error:
         stuck[path] = error.strerror or str(error)
