@@ -234,6 +234,8 @@ def test_an_accept_that_is_completed_before_another_is_refused_does_not_say_that
     assert text[:2] == ["changed  a.txt", "refused  b.txt: it has changed"]
     assert text[2].startswith("Nothing else was changed.")
     assert plain([*accepted_lines(Accepted("S", (), (refused,)))][1]).startswith("Nothing was changed.")
+    *_, last = accepted_lines(Accepted("S", (), (refused,), ("b",)))
+    assert plain(last).endswith("or take it back with `holdfast undo S`.")
 
 
 def test_what_an_accept_completes_of_one_that_was_cut_off_is_named_also_if_the_rest_is_refused(

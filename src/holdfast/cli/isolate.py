@@ -160,7 +160,10 @@ def accepted_lines(found: Accepted) -> Iterator[Line | str]:
 
 def _after_problems(found: Accepted) -> str:
     if found.changed:
-        return "When what failed is mended, complete it by accepting again, or take it back with `holdfast undo`."
+        way_back = f"holdfast undo {found.session}"
+        return (
+            f"When what failed is mended, complete it by accepting again, or take it back with `{way_back}`."
+        )
     if found.branches:
         done = f"No {'other ' if found.done else ''}file was changed. The new branches stay."
     else:  # an `accept` that was cut off may have been completed before that
