@@ -221,7 +221,7 @@ class World:
 
 @pytest.mark.requirement("H2")
 @pytest.mark.parametrize(
-    ("seed", "edits"), [(1, 20), pytest.param(2, 500, marks=pytest.mark.long)], ids=["some", "many"]
+    ("seed", "edits"), [(1, 14), pytest.param(2, 500, marks=pytest.mark.long)], ids=["some", "many"]
 )
 def test_after_random_edits_and_kills_the_tree_is_what_it_was_or_the_difference_is_named(
     tmp_path: Path, seed: int, edits: int

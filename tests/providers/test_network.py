@@ -368,7 +368,10 @@ async def test_an_endless_response_is_given_up(
 
 
 @pytest.mark.requirement("A3", "L7")
-@WIRES
+@pytest.mark.parametrize(
+    "name",
+    ["openai", *(pytest.param(name, marks=pytest.mark.long) for name in ("anthropic", "openai-responses"))],
+)
 async def test_an_event_of_20_megabytes_is_not_asked_for_again(name: str) -> None:
     call = ReplyCall("write_file", {"path": "a", "content": "x" * 40_000_000})
     async with served(name, [Reply(tool_calls=(call,))]) as subject:
@@ -379,7 +382,9 @@ async def test_an_event_of_20_megabytes_is_not_asked_for_again(name: str) -> Non
 
 
 @pytest.mark.requirement("A3", "L7")
-@pytest.mark.parametrize("name", ["openai", "anthropic"])  # Responses repeats them in one event
+@pytest.mark.parametrize(  # Responses repeats them in one event
+    "name", ["anthropic", pytest.param("openai", marks=pytest.mark.long)]
+)
 async def test_arguments_of_20_megabytes_in_many_events_are_read(name: str) -> None:
     content = "x" * 20_000_000
     async with served(name, [Reply(tool_calls=(ReplyCall("write_file", {"content": content}),))]) as subject:

@@ -50,7 +50,10 @@ def under(name: str, folder: Path, *words: str) -> Any:
 
 
 @pytest.mark.requirement("L2")
-@pytest.mark.parametrize("name", NAMES[1:])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.long if "unshare" in name else ()) for name in NAMES[1:]],
+)
 @pytest.mark.parametrize("backend", [each for each in BACKENDS if each != "unsafe"])
 def test_a_probe_says_truly_whether_a_backend_works_here(backend: Backend, name: str, folder: Path) -> None:
     """Inside of another sandbox it may not start. In a container, where processes have small numbers, it works."""

@@ -24,6 +24,10 @@ from tests.tools.web_server import Heard, WebServer, response, web_server
 
 LIMIT_S = 60.0
 MADE = {"bubblewrap": bubblewrap.make, "landlock": landlock.make}
+RATHER_ONE = pytest.mark.parametrize(
+    "sandbox", ["bubblewrap", pytest.param("landlock", marks=pytest.mark.long)], indirect=True
+)
+"""What the proxy does by itself is shown every day with one sandbox."""
 
 
 @pytest.fixture(params=MADE)
@@ -112,6 +116,7 @@ async def test_programs_reach_a_listed_server_and_nothing_else(
     ]
 
 
+@RATHER_ONE
 @pytest.mark.requirement("H4")
 @pytest.mark.parametrize("turns", [0, 2])
 async def test_a_cut_counts_also_while_the_way_out_is_being_made(
@@ -230,11 +235,13 @@ def bare_repository(folder: Path) -> Path:
     return bare
 
 
+@RATHER_ONE
 async def test_a_program_with_a_network_ends_when_nobody_reads(processes: Processes, tmp_path: Path) -> None:
     ended = await ran(processes, tmp_path, "set -o pipefail; yes | head -n 1; echo $?", "127.0.0.1:1")
     assert ended.output.split() == ["y", "141"]
 
 
+@RATHER_ONE
 async def test_git_clones_over_http(processes: Processes, server: WebServer, tmp_path: Path) -> None:
     bare, inside = bare_repository(tmp_path), tmp_path / "workspace"
     for path in bare.rglob("*"):
@@ -253,6 +260,7 @@ async def test_a_call_without_hosts_needs_no_proxy(processes: Processes, tmp_pat
     assert proxies() == before
 
 
+@RATHER_ONE
 async def test_calls_side_by_side_use_one_proxy_and_keep_their_own_hosts(
     processes: Processes, server: WebServer, tmp_path: Path
 ) -> None:
@@ -264,6 +272,7 @@ async def test_calls_side_by_side_use_one_proxy_and_keep_their_own_hosts(
     assert len(proxies() - before) == 1
 
 
+@RATHER_ONE
 async def test_a_killed_proxy_fails_the_request_and_the_next_call_has_another_one(
     processes: Processes, server: WebServer, tmp_path: Path
 ) -> None:
@@ -284,6 +293,7 @@ async def test_a_killed_proxy_fails_the_request_and_the_next_call_has_another_on
     assert (await ran(processes, tmp_path, f"curl -sS {server.url('/')}", listed)).output == "hello"
 
 
+@RATHER_ONE
 async def test_the_proxy_imports_nothing_that_a_command_could_have_written(
     processes: Processes, server: WebServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -297,6 +307,7 @@ async def test_the_proxy_imports_nothing_that_a_command_could_have_written(
     assert (ended.output, escaped.exists()) == ("hello", False)
 
 
+@RATHER_ONE
 async def test_a_proxy_leaves_no_core_and_takes_no_word_of_its_environment(
     processes: Processes, server: WebServer, tmp_path: Path
 ) -> None:
@@ -311,6 +322,7 @@ async def test_a_proxy_leaves_no_core_and_takes_no_word_of_its_environment(
     assert Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[1:3] == [b"-I", b"-S"]
 
 
+@RATHER_ONE
 async def test_nothing_of_a_proxy_is_left_after_its_runtime(
     sandbox: Sandbox, server: WebServer, tmp_path: Path
 ) -> None:
@@ -340,6 +352,7 @@ asyncio.run(main())
 """
 
 
+@RATHER_ONE
 async def test_a_proxy_ends_with_a_driver_that_is_killed(
     sandbox: Sandbox, server: WebServer, tmp_path: Path
 ) -> None:
@@ -371,6 +384,7 @@ async def test_a_proxy_ends_with_a_driver_that_is_killed(
     assert [path.name for path in tmp_path.iterdir()] == []
 
 
+@RATHER_ONE
 async def test_a_call_that_is_cancelled_closes_its_way(
     processes: Processes, server: WebServer, tmp_path: Path
 ) -> None:
@@ -410,6 +424,7 @@ print(len(held))
 """
 
 
+@RATHER_ONE
 @pytest.mark.long
 async def test_fifty_calls_at_once_reach_their_servers_beside_one_that_opens_too_many_connections(
     processes: Processes, sandbox: Sandbox, server: WebServer, tmp_path: Path
@@ -427,6 +442,7 @@ async def test_fifty_calls_at_once_reach_their_servers_beside_one_that_opens_too
     assert (await crowd).output == f"{number}\nhello"
 
 
+@RATHER_ONE
 @pytest.mark.long
 @pytest.mark.parametrize("whom", [0, 1, 2], ids=["proxy", "guard of the proxy", "keeper"])
 async def test_after_a_kill_the_next_call_reaches_its_server_and_in_the_end_nothing_is_left(

@@ -207,7 +207,7 @@ async def test_a_changed_column_that_would_be_believed_or_failed_on_is_told_and_
 
 
 @pytest.mark.requirement("L7")
-@pytest.mark.parametrize("flips", [12, pytest.param(200, marks=pytest.mark.long)])
+@pytest.mark.parametrize("flips", [6, pytest.param(200, marks=pytest.mark.long)])
 @pytest.mark.parametrize("table", TABLES)
 async def test_whatever_bit_is_flipped_beside_the_records_is_told_where_it_matters(
     home: Path, table: str, flips: int

@@ -53,7 +53,7 @@ def test_of_a_sound_log_all_is_read(home: Path) -> None:
 
 
 @pytest.mark.requirement("L7")
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 9))])
 async def test_wherever_a_bit_of_a_log_is_flipped_it_is_told_and_what_is_sound_is_saved(
     home: Path, tmp_path: Path, seed: int
 ) -> None:

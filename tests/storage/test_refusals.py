@@ -5,11 +5,8 @@ Each case is a real one: rights, limits and locks of the system, met by the real
 
 from __future__ import annotations
 
-import ctypes
-import functools
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -25,10 +22,18 @@ from holdfast.protocol.tools import CallResult
 from holdfast.storage.home import BLOBS, DATABASE
 from holdfast.storage.sqlite import SqliteStore
 from holdfast.testing.conformance_store import drive
+from tests.edge import nursery
 from tests.storage.power import built_shim
 
-_DROP_FROM_BOUNDS, _OVERRIDES_RIGHTS = 24, (1, 2)
-"""Numbers of prctl(2) and capabilities(7). Without these two capabilities, file rights bind root too."""
+AS_ANYBODY = """
+import ctypes, struct
+libc = ctypes.CDLL(None)
+header, data = struct.pack("Ii", 0x20080522, 0), ctypes.create_string_buffer(24)
+assert not libc.capget(header, data)
+words = struct.unpack("6I", data)
+assert not libc.capset(header, struct.pack("6I", *(word & ~0b110 for word in words[:3]), *words[3:]))
+"""
+"""Takes two capabilities off this process, without which file rights bind root too."""
 
 
 @pytest.fixture
@@ -59,23 +64,11 @@ def chmod(tmp_path: Path) -> Iterator[Callable[[Path, int], None]]:
             path.chmod(mode)
 
 
-def as_anybody() -> None:
-    """In the new process, before it is the command."""
-    for capability in _OVERRIDES_RIGHTS:
-        ctypes.CDLL(None).prctl(_DROP_FROM_BOUNDS, capability, 0, 0, 0)
-
-
-def answers(
-    home: Path, *commands: str, prepare: Callable[[], None] = as_anybody
-) -> list[tuple[int, dict[str, Any]]]:
+def answers(home: Path, *commands: str, prepare: str = AS_ANYBODY) -> list[tuple[int, dict[str, Any]]]:
     """The exit code and the one JSON object of each command, all run by one process."""
     environ = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
     environ |= {"HOLDFAST_ADMIN_CONFIG": "/nowhere", "HOLDFAST_HOME": str(home)}
-    done = subprocess.run(
-        [sys.executable, "-c", _ONE_BY_ONE, *commands],
-        capture_output=True, text=True, check=False, timeout=120, preexec_fn=prepare,
-        cwd="/", env=environ, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    done = nursery.run(commands, code=prepare + _ONE_BY_ONE, text=True, timeout=120, cwd="/", env=environ)
     assert done.returncode == 0, done.stderr
     return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
 
@@ -153,7 +146,7 @@ def test_a_folder_in_the_way_of_the_log_is_told(home: Path) -> None:
 
 def test_too_many_open_files_are_said_to_be_that(home: Path) -> None:
     # One for the list of files of `answers` itself, three for the event loop, and none is left for the database.
-    few = functools.partial(resource.setrlimit, resource.RLIMIT_NOFILE, (7, 7))
+    few = "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (7, 7))\n"
     [(code, answer)] = answers(home, "sessions", prepare=few)
     assert (code, answer["error"]["message"]) == (
         9,

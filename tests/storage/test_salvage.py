@@ -313,7 +313,7 @@ def root_page(home: Path, table: str) -> int:
 
 
 @pytest.mark.requirement("L7")
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 9))])
 async def test_whatever_byte_is_flipped_nothing_false_is_saved_and_nothing_lost_untold(
     home: Path, tmp_path: Path, seed: int
 ) -> None:
@@ -336,27 +336,29 @@ async def test_whatever_byte_is_flipped_nothing_false_is_saved_and_nothing_lost_
 
 
 @pytest.mark.requirement("L7")
+@pytest.mark.parametrize("every", [2, pytest.param(1, marks=pytest.mark.long)])
 async def test_whatever_page_is_zeroed_nothing_false_is_saved_and_nothing_lost_untold(
-    home: Path, tmp_path: Path
+    home: Path, tmp_path: Path, every: int
 ) -> None:
     whole, sound = await journals(home), (home / DATABASE).read_bytes()
     file, hurt = tmp_path / "saved.db", 0
-    for at in range(0, len(sound), 4096):
+    for at in range(0, len(sound), every * 4096):
         (home / DATABASE).write_bytes(sound[:at] + bytes(4096) + sound[at + 4096 :])
         saved = salvage(home, file)
         hurt += bool(saved.lost or saved.notes)
         await check(home, file, whole, saved)
         file.unlink()
-    assert hurt > 5
+    assert hurt > 5 // every
 
 
 @pytest.mark.requirement("L7")
+@pytest.mark.parametrize("count", [8, pytest.param(60, marks=pytest.mark.long)])
 async def test_wherever_a_file_is_torn_off_nothing_false_is_saved_and_nothing_lost_untold(
-    home: Path, tmp_path: Path
+    home: Path, tmp_path: Path, count: int
 ) -> None:
     whole, sound = await journals(home), (home / DATABASE).read_bytes()
     draw, file = random.Random(0), tmp_path / "saved.db"
-    for _ in range(20):
+    for _ in range(count):
         (home / DATABASE).write_bytes(sound[: draw.randrange(8192, len(sound))])
         saved = salvage(home, file)
         assert saved.lost or saved.notes

@@ -107,18 +107,30 @@ async def test_work_is_recorded(tmp_path: Path, kind: Callable[[Path], Path]) ->
     assert "?? new.txt" not in git(workspace, "status", "--short")
 
 
+CHANGES = {
+    "a hook": "echo true > $(git rev-parse --git-common-dir)/hooks/pre-commit",
+    "the configuration": "git config core.fsmonitor ./x",
+    "other hooks": "cd $(git rev-parse --git-common-dir); "
+    "mv hooks away && mkdir hooks && echo true > hooks/pre-commit",
+    "another repository": "d=$(git rev-parse --git-common-dir); mv $d $d.away",
+    "another common folder": "d=$(git rev-parse --git-dir); test -e $d/commondir && echo /tmp > $d/commondir",
+}
+"""What a command of a hostile model would change of a repository."""
+
+
 @pytest.mark.requirement("L2")
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
-    "command",
+    ("kind", "command"),
     [
-        "echo true > $(git rev-parse --git-common-dir)/hooks/pre-commit",
-        "git config core.fsmonitor ./x",
-        "cd $(git rev-parse --git-common-dir); mv hooks away && mkdir hooks && echo true > hooks/pre-commit",
-        "d=$(git rev-parse --git-common-dir); mv $d $d.away",
-        "d=$(git rev-parse --git-dir); test -e $d/commondir && echo /tmp > $d/commondir",
+        pytest.param(
+            kind,
+            command,
+            id=f"{name}-{kind.__name__}",
+            marks=() if (at - number) % 3 == 0 else pytest.mark.long,
+        )
+        for number, kind in enumerate(KINDS)
+        for at, (name, command) in enumerate(CHANGES.items())
     ],
-    ids=["a hook", "the configuration", "other hooks", "another repository", "another common folder"],
 )
 async def test_nothing_that_git_runs_can_be_changed(
     tmp_path: Path, kind: Callable[[Path], Path], command: str

@@ -30,6 +30,13 @@ from tests.depths import nested
 pytestmark = pytest.mark.requirement("L2")
 
 BOTH = pytest.mark.parametrize("backend", ["bubblewrap", "landlock"])
+RATHER_BUBBLEWRAP = pytest.mark.parametrize(
+    "backend", ["bubblewrap", pytest.param("landlock", marks=pytest.mark.long)]
+)
+RATHER_LANDLOCK = pytest.mark.parametrize(
+    "backend", ["landlock", pytest.param("bubblewrap", marks=pytest.mark.long)]
+)
+"""What is the same with both is shown every day with one of them."""
 HOOK = "#!/bin/sh\nexit 0\n"
 
 OTHER = """
@@ -208,7 +215,7 @@ def test_of_two_commands_neither_puts_back_what_the_other_planted(
     assert Command(fences, workspace, backend, "s:3").end() == Undone()
 
 
-@BOTH
+@RATHER_LANDLOCK
 def test_commands_of_two_processes_have_one_baseline(workspace: Path, home: str, backend: str) -> None:
     before = state(workspace)
     with another(backend, home, workspace, workspace) as process:
@@ -222,7 +229,7 @@ def test_commands_of_two_processes_have_one_baseline(workspace: Path, home: str,
     assert not list(Path(home, "aside").glob("*.tmp"))
 
 
-@BOTH
+@RATHER_LANDLOCK
 @pytest.mark.requirement("C8")
 def test_a_command_beside_one_that_is_killed_leaves_what_was_there_before_both(
     workspace: Path, home: str, backend: str
@@ -247,7 +254,7 @@ def test_a_command_beside_one_that_is_killed_leaves_what_was_there_before_both(
     assert not list(Path(home, "aside").iterdir())
 
 
-@BOTH
+@RATHER_BUBBLEWRAP
 @pytest.mark.requirement("C8")
 def test_the_next_driver_of_a_home_works_off_what_was_killed_and_leaves_what_lives(
     workspace: Path, home: str, backend: str
@@ -266,7 +273,7 @@ def test_the_next_driver_of_a_home_works_off_what_was_killed_and_leaves_what_liv
     assert ".envrc" in told
 
 
-@BOTH
+@RATHER_BUBBLEWRAP
 @pytest.mark.requirement("C8")
 def test_what_a_process_put_aside_before_it_was_killed_is_told(
     workspace: Path, home: str, backend: str
@@ -282,7 +289,7 @@ def test_what_a_process_put_aside_before_it_was_killed_is_told(
     assert "earlier" not in told
 
 
-@BOTH
+@RATHER_LANDLOCK
 @pytest.mark.requirement("C8")
 def test_what_a_killed_command_changed_is_put_right_however_deep_its_folders_are(
     workspace: Path, home: str, backend: str
@@ -299,7 +306,7 @@ def test_what_a_killed_command_changed_is_put_right_however_deep_its_folders_are
     assert state(workspace) == before
 
 
-@BOTH
+@RATHER_BUBBLEWRAP
 def test_no_command_begins_beside_one_of_another_home(workspace: Path, home: str, backend: str) -> None:
     fences = fences_of(backend, home)
     with another(backend, f"{home}-2", workspace, workspace) as process:
@@ -407,7 +414,7 @@ def test_no_command_begins_where_another_one_could_not_be_undone(
     assert state(workspace) == before
 
 
-@BOTH
+@RATHER_BUBBLEWRAP
 @pytest.mark.requirement("C8")
 def test_what_an_error_keeps_from_being_put_right_stops_no_other_workspace(
     workspace: Path, home: str, backend: str, monkeypatch: pytest.MonkeyPatch
