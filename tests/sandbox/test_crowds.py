@@ -71,14 +71,19 @@ taken = bytearray(b"x") * (60 << 20)
 if kind == "shared":
     other = mmap.mmap(-1, count * (60 << 20))
     for at in range(0, len(other), 4096): other[at] = 1
-for _ in range(0 if kind == "shared" else count - 1):
+if kind == "file":
+    with open("large", "wb") as file: file.truncate(count * (60 << 20))
+    other = mmap.mmap(os.open("large", os.O_RDONLY), 0, prot=mmap.PROT_READ)
+    sum(other[at] for at in range(0, len(other), 4096))
+alone = kind in ("shared", "file")
+for _ in range(0 if alone else count - 1):
     if not os.fork():
         if kind in ("own", "hidden"):
             for at in range(0, len(taken), 4096): taken[at] = 2
         time.sleep(0.5)
         os._exit(0)
 time.sleep(0.4)
-for _ in range(0 if kind == "shared" else count - 1): os.wait()
+for _ in range(0 if alone else count - 1): os.wait()
 print("done", flush=True)
 """
 

@@ -78,6 +78,24 @@ def test_a_link_that_moved_with_its_folder_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("L2")
+@pytest.mark.parametrize("is_mounted", [True, False])
+def test_a_file_that_moved_with_its_folder_stays_if_a_mount_was_upon_it(
+    tmp_path: Path, *, is_mounted: bool
+) -> None:
+    """A command cannot move it then, so a person did. Without a mount, something else may have got its inode."""
+    old, new, second = (tmp_path / name / ".envrc" for name in ("a", "b", "c"))
+    for path in (old, second):
+        path.parent.mkdir()
+    old.touch()
+    before = seen([str(old)])
+    os.link(old, second)  # what is still in its place has got a second name
+    assert aside.put_right(before, [str(second)], is_mounted=is_mounted).changed == (str(second),)
+    old.parent.rename(new.parent)
+    changed = aside.put_right(before, [str(new)], is_mounted=is_mounted).changed
+    assert changed == (() if is_mounted else (str(new),))
+
+
+@pytest.mark.requirement("L2")
 @pytest.mark.parametrize("target", ["", "x"], ids=["a file", "another link"])
 def test_a_new_file_is_put_aside_also_if_it_got_the_inode_of_a_link_that_was_removed(
     tmp_path: Path, target: str

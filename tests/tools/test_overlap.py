@@ -376,6 +376,36 @@ def test_a_command_with_wider_borders_takes_over_what_a_narrow_one_knows(
     narrow.end()
 
 
+@BOTH
+def test_a_folder_that_was_known_gets_no_controlling_name(workspace: Path, home: str, backend: str) -> None:
+    """What a repository must have as folders is known, and not protected: a command may make and move them."""
+    fences = fences_of(backend, home)
+    one = Command(fences, workspace, backend, "s:1")
+    one.begin()
+    for name in ("p1", "p2", "p3"):
+        (workspace / name / "info").mkdir(parents=True)
+        (workspace / name / "objects").mkdir()
+        (workspace / name / "HEAD").touch()
+    (workspace / "sub" / ".git").mkdir()
+    one.end()
+    two = Command(fences, workspace, backend, "s:2")
+    two.begin()
+    moved = {
+        "p1/objects": "a/.vscode",
+        "p2/objects": "a/.claude",
+        "p3/info": "sub/.git/info",
+        "p1/info": "sub/.git/hooks",
+    }
+    (workspace / "a").mkdir()
+    for old, new in moved.items():
+        (workspace / new).rmdir() if (workspace / new).exists() else None
+        (workspace / old).rename(workspace / new)
+        (workspace / new / "attributes").write_text("evil")
+    two.end()
+    left = {path for path in workspace.rglob("attributes") if ".put-aside" not in str(path)}
+    assert not left
+
+
 def test_what_another_command_moved_away_is_new_if_something_else_comes_there(
     workspace: Path, home: str
 ) -> None:
@@ -404,7 +434,7 @@ def test_no_command_begins_where_another_one_could_not_be_undone(
     one.begin()
     plant(str(workspace), backend)
     with monkeypatch.context() as patch:
-        patch.setattr("holdfast.tools.undoing.put_right", lambda *_: 1 / 0)
+        patch.setattr("holdfast.tools.undoing.put_right", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             one.end()
         with pytest.raises(Refused, match=r"an error in Holdfast \(ZeroDivisionError\)"):
@@ -425,7 +455,7 @@ def test_what_an_error_keeps_from_being_put_right_stops_no_other_workspace(
         process.kill()
         process.wait()
     with monkeypatch.context() as patch:
-        patch.setattr("holdfast.tools.undoing.put_right", lambda *_: 1 / 0)
+        patch.setattr("holdfast.tools.undoing.put_right", lambda *_, **__: 1 / 0)
         for session, is_said in (("new", True), ("new", False), ("other", True), ("other", True)):
             said = asyncio.run(fences.put_aside(session, is_first=True))
             assert bool(said) == is_said

@@ -69,9 +69,14 @@ class _Inside(NamedTuple):
         return 0
 
     def _share_bytes(self, pid: str) -> int:
-        """Return the same with only a part of what it shares. A process may hide this, and not the other."""
+        """Return the same with only a part of what it shares, and without what the kernel can drop, as the pages of a
+        file that it only reads. A process may hide this, and not the other.
+        """
         with contextlib.suppress(OSError):
-            return 1024 * int(self._told(pid, "smaps_rollup").partition(b"\nPss:")[2].split(None, 1)[0])
+            told = self._told(pid, "smaps_rollup")
+            # Before Linux 5.9, one number counts all.
+            parts = [each for each in (b"\nPss_Anon:", b"\nPss_Shmem:") if each in told] or [b"\nPss:"]
+            return 1024 * sum(int(told.partition(each)[2].split(None, 1)[0]) for each in parts)
         return self._resident_bytes(pid)
 
     def _told(self, pid: str, file: str) -> bytes:

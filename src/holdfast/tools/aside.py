@@ -191,6 +191,8 @@ def put_right(
     paths: Iterable[str],
     gone: Collection[str] = (),
     led: Collection[str] = (),
+    *,
+    is_mounted: bool = True,
 ) -> Undone:
     """Put aside what is new at these paths, and put back the links that were there before.
 
@@ -199,6 +201,7 @@ def put_right(
         paths: Where something new may be.
         gone: What of that was no longer there when the command began. Something else at its place is new.
         led: Where something protected leads. Nothing new may stay there, whatever it is called.
+        is_mounted: A mount was upon what lay there before, so the command could not move it.
     """
     paths = [*paths, *led]
     now = seen(paths)
@@ -216,9 +219,10 @@ def put_right(
         if _is_new(place, before.get(path)) or _is_another(path, place, before, gone)
     ]
     if made:
-        # What moved with its folder stays. What is still in its place has got a second name by a hard link.
-        moved = {*before.values()} - {*seen(before).values()}
-        made = [path for path in made if now[path] not in moved]
+        # What a person moved meanwhile stays, under the name that it had. What is still in its place has got a second
+        # name by a hard link.
+        moved = {*_held(before, is_mounted=is_mounted)} - {*_held(seen(before), is_mounted=is_mounted)}
+        made = [path for path in made if (_name(path), now[path]) not in moved]
     places = {*paths, *before}
     wrong = (path for each in made for path in ((each,) if each in led else unwanted(each, places)))
     changed, stuck = opened, dict[str, str]()
@@ -240,6 +244,19 @@ def put_right(
                 stuck[path] = error.strerror or str(error)
                 changed.append(path)
     return Undone(tuple(sorted({*changed})), tuple(stuck), next(iter(stuck.values()), ""))
+
+
+def _held(places: Mapping[str, Place], *, is_mounted: bool) -> Iterator[tuple[str, Place]]:
+    """Yield what no command could have moved or removed by itself, so that nothing else got its inode: what had a
+    mount upon it, and links, whose time tells. Some folders of a repository have no mount, and keep their names.
+    """
+    for path, place in places.items():
+        if place.target or is_mounted:
+            yield _name(path), place
+
+
+def _name(path: str) -> str:
+    return path.rsplit("/", 1)[-1]
 
 
 def _is_gone(error: OSError) -> bool:

@@ -254,7 +254,7 @@ class Undoing:
             remove_blank(path)
         opened, places = self._look(trace)
         led = {*map(first_on_the_way, trace.led)}
-        undone = put_right(trace.before, places, trace.gone, led)
+        undone = put_right(trace.before, places, trace.gone, led, is_mounted=trace.kept is None)
         return replace(undone, changed=tuple(sorted({*opened, *undone.changed})))
 
 
