@@ -275,6 +275,7 @@ class App:
             repairs=config.repairs,
             stall_turns=config.stall_turns,
             wait_s=config.wait_s,
+            **config.retry,
             schema=schema,
             conduct=self._conduct(),
             context=self._context(),

@@ -285,6 +285,28 @@ async def test_of_several_calls_only_the_one_without_a_name_is_refused(cli: Cli,
     assert (cli.workspace / "a.txt").read_text() == "x"
 
 
+@pytest.mark.requirement("C16", "H5", "L7")
+@pytest.mark.parametrize(
+    ("rules", "wait", "status", "said"),
+    [
+        ('patience = "1s"', "5", "parked", "Next attempt in"),
+        ('park = "1h"', "7200", "failed", "called again in 2 h, and [retry] park leaves 1 h"),
+        ("per_run = 0", "0", "failed", "tried model calls again 0 times"),
+        ("attempts = 1", "0", "failed", ""),
+    ],
+)
+async def test_the_settings_say_how_long_a_run_waits_and_how_often_it_tries_again(
+    cli: Cli, rules: str, wait: str, status: str, said: str
+) -> None:
+    cli.configure(f"[retry]\n{rules}\n")
+    async with ModelServer([Reply(status=429, headers={"retry-after": wait})]) as server:
+        cli.environ |= {"OPENAI_BASE_URL": server.openai_url}
+        ended = await _in_thread(cli, "run", "x", "-m", "openai:any", "--json")
+        assert len(server.requests) == 1
+    assert (ended.code, ended.json["status"], ended.json["reason"]) == (7, status, "rate_limited")
+    assert said in " ".join(f"{ended.err} {ended.json.get('message', '')}".split())
+
+
 @pytest.mark.requirement("A3", "L7")
 @pytest.mark.parametrize("wait", ["1e400", "252455616000", "Fri, 31 Dec 9999 23:59:59 GMT"])
 async def test_a_provider_that_asks_for_thousands_of_years_is_asked_again_tomorrow(

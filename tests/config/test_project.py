@@ -97,6 +97,10 @@ TABLE = [
     Row("budgets.when_reached", '[budgets]\nwhen_reached = "park"', trusted="may not set it"),
     Row("circuits.failures", "circuits.failures = 9", trusted="may not set it"),
     Row("circuits.cooldown", 'circuits.cooldown = "1s"', trusted="may not set it"),
+    Row("retry.attempts", "retry.attempts = 50", "retry.attempts = 2"),
+    Row("retry.per_run", "retry.per_run = 5_000", "retry.per_run = 2"),
+    Row("retry.patience", 'retry.patience = "2h"', 'retry.patience = "1s"'),
+    Row("retry.park", 'retry.park = "30d"', 'retry.park = "1m"'),
     *[
         Row(f"rates.*.{name}", "", f"[rates.home]\n{name} = 5")
         for name in ("requests_per_minute", "tokens_per_minute", "concurrent", "burst")

@@ -131,7 +131,7 @@ def test_what_does_not_pass_by_itself_is_never_waited_for(code: str) -> None:
 @pytest.mark.requirement("H1")
 @pytest.mark.parametrize("until_ms", [1, START_MS, START_MS + 10**15])
 def test_a_provider_that_is_never_ready_is_asked_a_bounded_number_of_times(until_ms: int) -> None:
-    story = opened()
+    story = opened(park_s=1e9)
     attempts = 0
     while story.run.status == "":
         before_ms = story.now_ms
@@ -175,3 +175,71 @@ def test_a_request_that_cannot_be_made_yet_parks_the_session_until_it_can() -> N
     assert wanted(story.state) == [Wait("retry", due_ms)]
     story.due("retry")
     assert kinds(story.prepared()) == ["ModelCallStarted"]
+
+
+HOUR_MS = 3_600_000
+
+
+@pytest.mark.requirement("C16", "B5")
+def test_a_run_tries_model_calls_again_only_so_often() -> None:
+    story = opened(run_retries=2)
+    for _ in range(2):
+        story.prepared()
+        assert only(e.ModelCallFailed, story.failed("provider_transient")).retry_at_ms
+        story.due("retry")
+    a_turn(story)  # what is answered counts attempts anew, and not these
+    story.prepared()
+    stopped = only(e.RunStopped, story.failed("provider_transient"))
+    assert (stopped.status, stopped.reason) == ("failed", "provider_transient")
+    assert "tried model calls again 2 times, as often as [retry] per_run allows" in stopped.message
+
+
+@pytest.mark.requirement("C16", "H5")
+def test_a_wait_beyond_the_rest_of_the_parked_time_ends_the_run_at_once_and_names_the_time() -> None:
+    story = opened(park_s=10_800.0)
+    for _ in range(2):
+        story.prepared()
+        assert only(e.ModelCallFailed, story.failed("rate_limited", retry_after_s=5_400.0)).retry_at_ms
+        story.due("retry")
+    story.prepared()
+    assert only(e.ModelCallFailed, story.failed("rate_limited", retry_after_s=59.0)).retry_at_ms, (
+        "within patience"
+    )
+    story.due("retry")
+    story.prepared()
+    stopped = only(e.RunStopped, story.failed("rate_limited", retry_after_s=5_400.0))
+    assert (stopped.status, stopped.reason) == ("failed", "rate_limited")
+    assert "called again in 1 h 30 min, and [retry] park leaves 0 s" in stopped.message
+
+
+@pytest.mark.requirement("H5")
+def test_only_the_time_counts_that_a_run_was_parked() -> None:
+    """A person may go on before the time, and the provider may still ask to wait."""
+    story = opened(park_s=7_200.0)
+    for _ in range(4):
+        story.prepared()
+        assert only(e.ModelCallFailed, story.failed("rate_limited", retry_after_s=3_600.0)).retry_at_ms
+        story.now_ms += HOUR_MS // 4
+        story.go_on()
+    assert story.run.waited.parked_ms == HOUR_MS
+    story.prepared()
+    assert only(e.ModelCallFailed, story.failed("rate_limited", retry_after_s=3_601.0)).retry_at_ms == 0
+
+
+@pytest.mark.requirement("H5", "H3")
+def test_a_wait_for_a_budget_is_no_parked_time() -> None:
+    story = opened(park_s=0.0, patience_s=0.0, run_retries=0)
+    found = Unready(Failure("budget_exhausted", "The day is spent."), story.now_ms + 20 * HOUR_MS)
+    story.found(next_key(story.state), found)
+    assert (story.run.status, story.run.waited.parked_ms, phase(story.state)) == ("", 0, "backing_off")
+
+
+@pytest.mark.requirement("H5")
+def test_a_wait_for_a_circuit_or_a_rate_counts_as_parked_and_not_as_a_retry() -> None:
+    story = opened(park_s=7_200.0, run_retries=0)
+    held = Unready(Failure("rate_limited", "It asked to wait."), story.now_ms + HOUR_MS, waits_for="openai:x")
+    story.found(next_key(story.state), held)
+    assert (story.run.waited.retries, story.run.waited.parked_ms, story.run.status) == (0, HOUR_MS, "")
+    story.due("retry")
+    longer = Unready(Failure("rate_limited", "Again."), story.now_ms + 2 * HOUR_MS, waits_for="openai:x")
+    assert only(e.RunStopped, story.found(next_key(story.state), longer)).reason == "rate_limited"

@@ -20,7 +20,7 @@ from holdfast.cli.undo import Found, files_lines, files_row
 from holdfast.clock import SYSTEM_CLOCK
 from holdfast.config.load import load, load_only
 from holdfast.config.paths import Home, expanded
-from holdfast.config.settings import CONDUCT, CONTEXT, Config
+from holdfast.config.settings import CONDUCT, CONTEXT, RETRY, Config
 from holdfast.errors import RecordErased, StorageNewer
 from holdfast.protocol.codec import encode_json, to_builtins
 from holdfast.protocol.counts import counted
@@ -49,6 +49,7 @@ _SETTINGS = {
     "repeat.stop": "repeat_stop",
     **CONTEXT,
     **CONDUCT,
+    **RETRY,
     "guard.stall_turns": "stall_turns",
     "guard.wait_s": "wait_s",
 }

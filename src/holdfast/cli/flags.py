@@ -25,7 +25,7 @@ from holdfast.cli.modules import only_from_elsewhere
 from holdfast.config.files import TEXT_MAX_BYTES, Unreadable, read_text
 from holdfast.config.load import load
 from holdfast.config.paths import Home, expanded, is_folder
-from holdfast.config.settings import CONDUCT, CONTEXT, Config
+from holdfast.config.settings import CONDUCT, CONTEXT, RETRY, Config
 from holdfast.errors import UsageError
 from holdfast.policy.rules import offers
 from holdfast.protocol.limits import NO_TOOL_CALL_LIMIT, ModelFacts, usd
@@ -265,6 +265,7 @@ def _written(recorded: Settings) -> dict[str, object]:
         **{f"repair.{name}": getattr(recorded.guard.repairs, name) for name in Repairs.__struct_fields__},
         **{key: getattr(recorded.context, name) for key, name in CONTEXT.items()},
         **{key: getattr(recorded.conduct, name) for key, name in CONDUCT.items()},
+        **{key: getattr(recorded.model, name) for key, name in RETRY.items()},
         **_side_models(recorded),
         "guard.stall_turns": recorded.guard.stall_turns,
         "guard.wait_s": recorded.guard.wait_s,
@@ -334,7 +335,6 @@ def chosen(
         facts=facts_to_go_on(past.model.facts, fresh.settings.model.facts, flags),
         sections=past.prompt.sections,
         zone=past.prompt.zone,
-        model_attempts=past.model.model_attempts,
         is_streaming=past.model.is_streaming,
         approval_deadline_s=past.posture.approval_deadline_s,
     )

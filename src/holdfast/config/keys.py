@@ -182,6 +182,10 @@ KEYS: tuple[Key, ...] = (
     *(Key(f"{money.BUDGETS}.{row.name}", row.kind, row.about, row.default) for row in money.PERIODS),
     *(Key(f"{services.CIRCUITS}.{row.name}", row.kind, row.about, row.default) for row in services.OPENING),
     *(
+        Key(f"{services.RETRY}.{row.name}", row.kind, row.about, row.default, "tighten", money.less)
+        for row in services.TRIES
+    ),
+    *(
         Key(f"{services.RATES}.*.{row.name}", row.kind, row.about, None, "tighten", money.less)
         for row in services.SPEED
     ),

@@ -1,4 +1,5 @@
-"""The keys about calls to services: when they stop (`[circuits]`), and how fast they may be (`[rates]`).
+"""The keys about calls to services: when they stop (`[circuits]`), how fast they may be (`[rates]`), and how often
+they are tried (`[retry]`).
 
 `keys` puts them into its table.
 """
@@ -14,9 +15,11 @@ from holdfast.config.models import literal
 from holdfast.config.money import Row
 from holdfast.config.values import duration, whole
 from holdfast.protocol.circuits import CircuitRules
+from holdfast.protocol.limits import ModelFacts
 from holdfast.protocol.rates import Rate
+from holdfast.protocol.settings import ModelSettings
 
-CIRCUITS, RATES = "circuits", "rates"
+CIRCUITS, RATES, RETRY = "circuits", "rates", "retry"
 HOME = "home"
 """The name of the rate of all calls of a home."""
 FAILURES_MAX = 1_000
@@ -24,9 +27,13 @@ COOLDOWN_MAX_S = 86_400
 A_MINUTE_MAX = 1_000_000_000
 CONCURRENT_MAX = 100_000
 BURST_MAX_S = 3_600
+ATTEMPTS_MAX = 100
+RETRIES_MAX = 10_000
+PARK_MAX_S = 90 * 86_400
 KNOWN_NAMES = 1_024
 """For so many names, the rate is not found anew with each call."""
 
+_DEFAULT = ModelSettings(ModelFacts("", ""))
 OPENING: tuple[Row, ...] = (
     Row(
         "failures",
@@ -46,6 +53,22 @@ SPEED: tuple[Row, ...] = (
     Row("tokens_per_minute", whole(1, A_MINUTE_MAX), "The most input and output tokens in a minute."),
     Row("concurrent", whole(1, CONCURRENT_MAX), "The most calls at a time."),
     Row("burst", duration(1, BURST_MAX_S), "What was not used in this time may be used at once."),
+)
+TRIES: tuple[Row, ...] = (
+    Row("attempts", whole(1, ATTEMPTS_MAX), "The most attempts of one model call.", _DEFAULT.model_attempts),
+    Row(
+        "per_run",
+        whole(0, RETRIES_MAX),
+        "The most attempts after the first ones of a run.",
+        _DEFAULT.run_retries,
+    ),
+    Row(
+        "patience",
+        duration(0, PARK_MAX_S),
+        "The longest wait in a process. A longer one parks the session.",
+        _DEFAULT.patience_s,
+    ),
+    Row("park", duration(0, PARK_MAX_S), "All parked time of a run, at most.", _DEFAULT.park_s),
 )
 NAMES = (
     'PROVIDER:MODEL, user:NAME, session:CHANNEL:CHAT, tool:NAME or home, or a glob on one, like "openai:*"'

@@ -41,6 +41,13 @@ CONTEXT: Mapping[str, str] = {
     "compaction.max_cost_share": "compact_cost_share",
 }
 """The keys of what a request carries, each with its name in `Context`."""
+RETRY: Mapping[str, str] = {
+    "retry.attempts": "model_attempts",
+    "retry.per_run": "run_retries",
+    "retry.patience": "patience_s",
+    "retry.park": "park_s",
+}
+"""The keys of how often model calls are tried again, each with its name in `ModelSettings`."""
 HOOKS = "hooks"
 """The section of the hooks."""
 _RANKS = ("admin", "user", "project")
@@ -124,6 +131,8 @@ class Config(msgspec.Struct, frozen=True):
     """Empty: the model of the run."""
     stall_turns: int
     wait_s: float
+    retry: Mapping[str, float]
+    """How often model calls are tried again, by the names of `ModelSettings`."""
     zone: str
     """Empty: this machine's."""
     budgets: Budgets
@@ -198,6 +207,7 @@ def build(
         repairs=Repairs(**{name: value[f"repair.{name}"] for name in Repairs.__struct_fields__}),
         context=Context(**{name: value[key] for key, name in CONTEXT.items()}),
         conduct=Conduct(**{name: value[key] for key, name in CONDUCT.items()}),
+        retry={name: value[key] for key, name in RETRY.items()},
         policy=Policy(
             deny=_ranked(value["policy.deny"]),
             ask=_ranked(value["policy.ask"]),

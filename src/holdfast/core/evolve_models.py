@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.core import measure, prompted
+from holdfast.core import measure, prompted, waited
 from holdfast.core.changes import (
     attempt_of,
     charged,
@@ -201,7 +201,7 @@ def _failed(state: State, event: e.ModelCallFailed) -> State:
             assumed, named = window or facts(state).context_tokens, event.failure.tokens or 0
             smaller = named if 0 < named < assumed else int(assumed * SHRINK_SHARE)
             window, said = max(smaller, LEAST_WINDOW_TOKENS), event.failure.said
-    state = _close_and_charge(replace(state, run=run), event)
+    state = _waiting(_close_and_charge(replace(state, run=run), event), event.retry_at_ms, is_attempt=True)
     return with_models(
         state,
         outcomes=state.models.outcomes + 1,
@@ -216,7 +216,19 @@ def _unready(state: State, event: e.ModelCallUnready) -> State:
     # A wait for a budget, a circuit or a rate does not count as a failed attempt.
     is_attempt = event.failure.code != "budget_exhausted" and not event.waits_for
     failed_attempts = state.models.failed_attempts + is_attempt
+    if event.failure.code != "budget_exhausted":
+        state = _waiting(state, event.retry_at_ms, is_attempt=is_attempt)
     return with_models(state, retry_at_ms=event.retry_at_ms, failed_attempts=failed_attempts)
+
+
+def _waiting(state: State, retry_at_ms: int, *, is_attempt: bool) -> State:
+    """Count a wait for the next attempt of a model call against the limits of the run."""
+    run, settings = state.run, state.settings
+    if run is None or settings is None or not retry_at_ms:
+        return state
+    wait_ms = max(retry_at_ms - state.at_ms, 0)
+    now = waited.begun(run.waited, wait_ms, settings.model.patience_s, is_attempt=is_attempt)
+    return with_run(state, waited=now)
 
 
 def _unaffordable(state: State, event: e.ModelCallUnaffordable) -> State:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from holdfast.core import plan, progress, prompted
+from holdfast.core import plan, progress, prompted, waited
 from holdfast.core.changes import labelled, narrowed, with_models, with_run
 from holdfast.core.evolve_side import of_next_run
 from holdfast.core.measure import UNLEARNT, Measure, learnt_with
@@ -190,7 +190,13 @@ def _resumed(state: State, by: str) -> State:
 
 def _waits_no_more(state: State) -> State:
     """Stop waiting for the next attempt of a model call."""
-    return with_models(state, retry_at_ms=0) if state.models.retry_at_ms else state
+    if not state.models.retry_at_ms:
+        return state
+    run = state.run
+    if run is not None and run.waited.parking_ms:
+        left_ms = max(state.models.retry_at_ms - state.at_ms, 0)
+        state = with_run(state, waited=waited.ended(run.waited, left_ms))
+    return with_models(state, retry_at_ms=0)
 
 
 def _stopping(state: State, event: e.RunStopping) -> State:

@@ -17,11 +17,12 @@ from holdfast.core.totals import Totals
 from holdfast.protocol import events as e
 from holdfast.protocol.budgets import REACHED
 from holdfast.protocol.evidence import PARTIAL
-from holdfast.protocol.failures import in_full
+from holdfast.protocol.failures import Failure, in_full
 from holdfast.protocol.ids import call_id
 from holdfast.protocol.messages import Finish, ModelReply, Part, ToolCall, calls_of
 from holdfast.protocol.outcomes import ModelCut, ModelFailure, ModelResult, Unaffordable, Unready
 from holdfast.protocol.request import Request
+from holdfast.protocol.settings import Settings
 
 _REACHED = frozenset(REACHED.values())
 MAX_TOOL_CALLS = 128
@@ -31,6 +32,7 @@ TOO_MANY_TOOL_CALLS = (
     "Make those that you still need again, at most {taken} in one response."
 )
 
+TOO_MANY_RETRIES = "The run has tried model calls again {count:,} times, as often as [retry] per_run allows."
 TOO_MANY_FILES = (
     "The workspace has too many files to look at all of them. Whether a command changed something is judged by the "
     "files that your file tools wrote."
@@ -95,9 +97,11 @@ def take_finding(
                 retry_at = retry.parked_until_ms(until_ms, draft.now_ms)
             if waits_for:
                 retry_at = retry.waits_until_ms(until_ms, draft.now_ms)
+            is_attempt = not waits_for
+            retry_at, why = _within_limits(draft, run, settings, failure, retry_at, is_attempt=is_attempt)
             draft.add(e.ModelCallUnready(key, failure, retry_at, waits_for=waits_for))
             if not retry_at:
-                stop(draft, "failed", failure.code, in_full(failure))
+                stop(draft, "failed", failure.code, why)
 
 
 def next_turn(state: State, run: Run) -> int:
@@ -212,6 +216,7 @@ def _failed(draft: Draft, cause: Outcome, model_call: ModelCall, failed: ModelFa
     retry_at = retry.retry_at_ms(
         failure, model_call.attempt, settings.model.model_attempts, seed, draft.now_ms
     )
+    retry_at, why = _within_limits(draft, run, settings, failure, retry_at, is_attempt=True)
     # Too long: waiting does not help, but a shorter request may. The fold has learnt a smaller window from this
     # failure, so the next request leaves out more.
     is_shortened = failure.code == "context_overflow" and run.overflows < retry.MAX_OVERFLOWS
@@ -229,7 +234,20 @@ def _failed(draft: Draft, cause: Outcome, model_call: ModelCall, failed: ModelFa
     )
     if not retry_at and not is_shortened:
         reason = failure.code if failure.code != "cancelled" else "provider_transient"
-        stop(draft, "failed", reason, in_full(failure))
+        stop(draft, "failed", reason, why)
+
+
+def _within_limits(
+    draft: Draft, run: Run, settings: Settings, failure: Failure, retry_at_ms: int, *, is_attempt: bool
+) -> tuple[int, str]:
+    """Return when the next attempt is due, 0 if the run has waited or tried enough; and what the failure is then."""
+    said = in_full(failure)
+    if not retry_at_ms or failure.code == "budget_exhausted":
+        return retry_at_ms, said
+    if is_attempt and run.waited.retries >= settings.model.run_retries:
+        return 0, f"{said} {TOO_MANY_RETRIES.format(count=run.waited.retries)}"
+    why = retry.too_long(failure, retry_at_ms, run, settings.model, draft.now_ms)
+    return (0, f"{said} {why}") if why else (retry_at_ms, said)
 
 
 def _cut(draft: Draft, cause: Outcome, model_call: ModelCall, cut: ModelCut) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 
+from holdfast.core.state import Run
+from holdfast.protocol.counts import lasting
 from holdfast.protocol.failures import LONGEST_WAIT_S, RETRYABLE, Failure
+from holdfast.protocol.settings import ModelSettings
 
 FIRST_DELAY_MS = 500
 LONGEST_DELAY_MS = 60_000
@@ -29,6 +32,26 @@ def retry_at_ms(failure: Failure, attempts: int, most: int, seed: str, now_ms: i
         return 0
     asked_s = min(max(0.0, failure.retry_after_s or 0.0), LONGEST_WAIT_S)
     return now_ms + max(_backoff_ms(attempts, seed), int(asked_s * 1000))
+
+
+def too_long(failure: Failure, retry_at_ms: int, run: Run, model: ModelSettings, now_ms: int) -> str:
+    """Return why a run does not wait for the next attempt of a model call, as a sentence; empty if it does.
+
+    Args:
+        failure: Why it has to wait.
+        retry_at_ms: When the next attempt is due.
+        run: What it has waited so far.
+        model: The limits of that.
+        now_ms: The time.
+    """
+    wait_ms = max(retry_at_ms - now_ms, int((failure.retry_after_s or 0.0) * 1000))
+    left_ms = max(int(model.park_s * 1000) - run.waited.parked_ms, 0)
+    if wait_ms <= max(left_ms, model.patience_s * 1000):
+        return ""
+    return (
+        f"It may be called again in {lasting(wait_ms)}, and [retry] park leaves {lasting(left_ms)} of waiting for "
+        "this run."
+    )
 
 
 def ready_at_ms(until_ms: int, attempts: int, most: int, seed: str, now_ms: int) -> int:

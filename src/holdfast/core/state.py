@@ -1,6 +1,5 @@
-"""The state of a session, folded from its journal: open work, windows and counts, never the transcript.
-
-Nothing here decides; `phase` names the situation that the rest follows from.
+"""The state of a session, folded from its journal: open work, windows and counts, never the transcript. `phase` names
+the situation that the rest follows from; nothing here decides.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from holdfast.core.progress import Progress
 from holdfast.core.prompted import Prompted
 from holdfast.core.reflecting import Reflecting
 from holdfast.core.totals import Totals
+from holdfast.core.waited import Waited
 from holdfast.protocol.circuits import CircuitState
 from holdfast.protocol.commands import NOBODY, Principal
 from holdfast.protocol.events import RunStatus
@@ -98,6 +98,7 @@ class Run(msgspec.Struct, frozen=True, gc=False):
     failing: Failing = NOT_FAILING
     """The calls that failed in the same way, up to now."""
     overflows: int = 0
+    waited: Waited = Waited()
     warned: tuple[str, ...] = ()
     """The warnings that were given, each once: limits that are 80 % used, a response over its cap."""
     landing: str = ""
@@ -111,9 +112,8 @@ class Run(msgspec.Struct, frozen=True, gc=False):
     """What the paused run asks the user; empty if a person paused it."""
     stopping: Stopping | None = None
     ended_ms: int = 0
-    """0 while it is open."""
+    """0 while it is open. Then the status is empty."""
     status: str = ""
-    """Empty while it is open."""
     reason: str = ""
     message: str = ""
 

@@ -38,6 +38,12 @@ class ModelSettings(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, t
     max_output_tokens: int = DEFAULT_MAX_OUTPUT_TOKENS
     model_attempts: int = 6
     """The most attempts of one model call."""
+    run_retries: int = 100
+    """How often one run tries a model call again."""
+    patience_s: float = 60.0
+    """The longest wait in a process. For a longer one the session is parked."""
+    park_s: float = 86_400.0
+    """All parked time of a run, at most. A wait for a budget does not count."""
     is_streaming: bool = True
 
 

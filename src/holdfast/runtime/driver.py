@@ -58,8 +58,6 @@ AT_ONCE_S = 0.05
 """How long a decision waits for a prepare step. Then it is committed without it."""
 LATE_S = 1.0
 """A timer that fires so much too late is set again."""
-PATIENCE_MS = 60_000
-"""If the next timer is further away than this, the session is parked."""
 CLOSE_S = 5.0
 """How long a driver that ends waits for what it cancelled."""
 
@@ -185,8 +183,10 @@ class Driver:
 
     def _is_at_rest(self) -> bool:
         """Return whether nothing is in flight, and nothing is due soon."""
+        settings = self.state.settings
+        patience_ms = settings.model.patience_s * 1000 if settings is not None else 0
         for action in self._wanted:
-            if type(action) is not Wait or self._left_ms(action) <= PATIENCE_MS:
+            if type(action) is not Wait or self._left_ms(action) <= patience_ms:
                 return False
         return not (self._running or self._preparing or self._causes)
 
