@@ -192,10 +192,9 @@ def _waits_no_more(state: State) -> State:
     """Stop waiting for the next attempt of a model call."""
     if not state.models.retry_at_ms:
         return state
-    run = state.run
-    if run is not None and run.waited.parking_ms:
+    if state.run is not None:
         left_ms = max(state.models.retry_at_ms - state.at_ms, 0)
-        state = with_run(state, waited=waited.ended(run.waited, left_ms))
+        state = with_run(state, waited=waited.ended(state.run.waited, left_ms))
     return with_models(state, retry_at_ms=0)
 
 

@@ -227,7 +227,7 @@ class Fences:
         """
         self._check(workspace, walls)
         repository = self._elsewhere(workspace, walls)
-        shown = (repository.common, repository.folder) if repository else ()
+        shown = repository.folders if repository else ()
         ways = (*walls.read, *walls.write, *([repository.named] if repository else ()))
         return Fence(
             writable=(workspace, *shown, *map(real, walls.write)),
@@ -458,7 +458,7 @@ class Fences:
     def _repository(self, workspace: str, walls: Walls) -> Sequence[str]:
         """Return the folders of the repository if it lies elsewhere."""
         repository = self._elsewhere(workspace, walls)
-        return (repository.common, repository.folder) if repository else ()
+        return repository.folders if repository else ()
 
     def _elsewhere(self, workspace: str, walls: Walls) -> Repository | None:
         """Return the repository if it lies elsewhere, as a worktree's and a submodule's do. One that does not lead

@@ -73,6 +73,11 @@ class Repository(msgspec.Struct, frozen=True):
     named: str
     """The path by which git finds `folder`, with links as they are."""
 
+    @property
+    def folders(self) -> tuple[str, str]:
+        """What git needs of it beside the working tree."""
+        return self.common, self.folder
+
 
 class View(msgspec.Struct, frozen=True):
     """What git is given instead of the repository."""

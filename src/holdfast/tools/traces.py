@@ -310,10 +310,8 @@ class Traces:
                 continue
             try:
                 found[name] = self._read(name)
-            except (
-                FileNotFoundError
-            ):  # it is gone by now, or was not stored to its end, so its command did not begin
-                continue
+            except FileNotFoundError:
+                continue  # it is gone by now, or was not stored to its end, so its command did not begin
             except OSError as error:
                 unreadable[str(self._path(name))] = error.strerror or str(error)
             except ValueError:
@@ -405,15 +403,13 @@ class Traces:
             if is_running:
                 os.fsync(fd)
             draft.replace(path)
-            if (
-                is_running
-            ):  # its name, too: it is in the journal of the file system before this one is through
+            if is_running:
+                # Its name, too: it is in the journal of the file system before this one is through.
                 os.fsync(fd)
         except OSError:
             os.close(fd)
-            with suppress(
-                OSError
-            ):  # nobody takes it for a trace, and the next one with this name takes its place
+            # Nobody takes it for a trace, and the next one with this name takes its place.
+            with suppress(OSError):
                 draft.unlink()
             if is_running:  # the command does not begin
                 self._drop(name)
@@ -432,10 +428,8 @@ class Traces:
             path.unlink(missing_ok=True)
             path.with_suffix(".tmp").unlink(missing_ok=True)
         except OSError:
-            with (
-                suppress(OSError),
-                path.open("r+b") as file,
-            ):  # if not even that works, it is put right once more
+            # If not even that works, it is put right once more.
+            with suppress(OSError), path.open("r+b") as file:
                 file.write(_ENDED)
                 file.truncate()
 
